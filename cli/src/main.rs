@@ -1,0 +1,2 @@
+//! The `kvtide` program.
+fn main() {}
