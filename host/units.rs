@@ -101,7 +101,7 @@ impl fmt::Display for ByteCount {
         const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
         for (unit, shift) in UNITS {
             if self.0 >= 1 << shift {
-                let tenths = u128::from(self.0) * 10 >> shift;
+                let tenths = (u128::from(self.0) * 10) >> shift;
                 return write!(formatter, "{}.{} {unit}", tenths / 10, tenths % 10);
             }
         }
