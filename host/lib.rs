@@ -5,6 +5,7 @@ pub mod core;
 pub mod fingerprint;
 pub mod key;
 pub mod layout;
+mod links;
 pub mod policy;
 #[cfg(feature = "replay")]
 pub mod replay;

@@ -88,12 +88,30 @@ integer_newtype!(
     SlotIndex,
     u32
 );
+integer_newtype!(
+    /// A point on the caller's monotonic clock, in nanoseconds from any origin.
+    ///
+    /// The core has no clock: whoever calls it says what time it is.
+    Timestamp,
+    u64
+);
 
 display_plainly!(BlockId, BlockCount, TokenCount, GroupIndex, SlotIndex);
 
 impl BlockId {
     /// The id that is never a block: a load verifies the fragment but does not write it.
     pub const SKIP: Self = Self(kvtide_kernels::abi::BLOCK_ID_SKIP);
+}
+
+impl Timestamp {
+    /// A point that no clock reaches: no deadline.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// Returns the point `nanoseconds` later, at most [`Timestamp::NEVER`].
+    #[must_use]
+    pub const fn after(self, nanoseconds: u64) -> Self {
+        Self(self.0.saturating_add(nanoseconds))
+    }
 }
 
 impl fmt::Display for ByteCount {

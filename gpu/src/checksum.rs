@@ -81,9 +81,7 @@ mod tests {
 
     /// Inverse of `MULTIPLIER` modulo 2^64 by Newton's iteration.
     fn inverse(odd: u64) -> u64 {
-        (0..6).fold(odd, |guess, _| {
-            guess.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(guess)))
-        })
+        (0..6).fold(odd, |guess, _| guess.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(guess))))
     }
 
     fn unmix(mixed: u64) -> u64 {
@@ -106,12 +104,7 @@ mod tests {
             (&[1, 2, 3, 4], 0xc455_83bc_cde5_941e),
         ];
         for (words, expected) in vectors {
-            assert_eq!(
-                sum(words, 0),
-                expected,
-                "{words:x?}: {:#018x}",
-                sum(words, 0)
-            );
+            assert_eq!(sum(words, 0), expected, "{words:x?}: {:#018x}", sum(words, 0));
         }
         assert_eq!(seal(u64::MAX, 2), 1);
     }

@@ -36,29 +36,17 @@ impl Divisor {
         }
         let shift = divisor.ilog2();
         if divisor.is_power_of_two() {
-            return Some(Self {
-                multiplier: 0,
-                shift,
-            });
+            return Some(Self { multiplier: 0, shift });
         }
         let multiplier = (1_u64 << (32 + shift)).div_ceil(divisor as u64);
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "2^(32+s) / d < 2^32 as d > 2^s"
-        )]
-        Some(Self {
-            multiplier: multiplier as u32,
-            shift,
-        })
+        #[expect(clippy::cast_possible_truncation, reason = "2^(32+s) / d < 2^32 as d > 2^s")]
+        Some(Self { multiplier: multiplier as u32, shift })
     }
 
     /// Returns `dividend / divisor` for a dividend below [`Divisor::DIVIDEND_END`].
     #[inline]
     pub const fn quotient(self, dividend: u32) -> u32 {
-        debug_assert!(
-            dividend < Self::DIVIDEND_END,
-            "a dividend of 2^31 or more is not exact"
-        );
+        debug_assert!(dividend < Self::DIVIDEND_END, "a dividend of 2^31 or more is not exact");
         let high = ((dividend as u64 * self.multiplier as u64) >> 32) as u32;
         let scaled = if self.multiplier == 0 { dividend } else { high };
         scaled >> self.shift
@@ -84,11 +72,7 @@ mod tests {
             for multiple in [0, 1, 2, 1000, Divisor::DIVIDEND_END / divisor - 1] {
                 let at = multiple * divisor;
                 for dividend in [at.saturating_sub(1), at, (at + 1).min((1 << 31) - 1)] {
-                    assert_eq!(
-                        by.quotient(dividend),
-                        dividend / divisor,
-                        "{dividend}/{divisor}"
-                    );
+                    assert_eq!(by.quotient(dividend), dividend / divisor, "{dividend}/{divisor}");
                 }
             }
         }

@@ -1,1 +1,254 @@
-//! Placeholder of the module tree.
+//! The sans-I/O core: index, slots, pins, plans, eviction and transfers as one deterministic
+//! machine.
+//!
+//! ```text
+//!   commands                      +----------------------------+      actions
+//!   store, load, lookup, cancel,  |  KeyIndex  -> ChunkTable   |      Start(pack | out-link |
+//!   drop, tick(now)  -----------> |  SlotPool and Policy a     | ---> in-link | unpack), Wake
+//!                                 |  group, PlanTable,         |
+//!   completions  ---------------> |  TransferTable             |
+//!                                 +----------------------------+
+//! ```
+//!
+//! There is no thread, clock, lock or system call in here. The caller holds its lock for one
+//! command, takes the actions, unlocks, and runs them; time comes in with the commands that need
+//! it. One sequence of calls replays a run exactly.
+//!
+//! Invariants, checked by [`Core::audit`]:
+//!
+//! - used + free = capacity in every group; each used slot has one owner (invariants 3 and 5);
+//! - the readers of a slot are the plans and loads that pin it, and a pinned or in-flight slot is
+//!   not ranked for eviction (invariant 3);
+//! - in a full group a chunk leaves by eviction only when it has no descendant (invariant 9);
+//! - hits + misses = keys probed (invariant 5).
+//!
+//! All tables are allocated by [`Core::new`]; no later call allocates, except that the buffer of
+//! actions grows until it fits the caller's habits. A command does work for at most 64 keys.
+
+mod action;
+mod audit;
+mod chunk;
+mod config;
+mod counters;
+mod evict;
+mod index;
+mod load;
+mod lookup;
+mod plan;
+mod refused;
+mod slot;
+mod store;
+mod transfer;
+
+pub use action::{Action, Completion, HopFailure, HopRequest};
+pub use audit::Violation;
+pub use config::{ConfigError, CoreConfig, GROUP_COUNT_MAX, GroupConfig, KEY_COUNT_MAX};
+pub use counters::Counters;
+pub use evict::Room;
+pub use load::LoadRequest;
+pub use lookup::{GroupHits, GroupKeys, Lookup, LookupError, PrefixHit};
+pub use plan::{PlanId, Probe};
+pub use refused::{MissReason, Refused};
+pub use slot::SlotCounts;
+pub use store::StoreRequest;
+pub use transfer::{Failure, Hop, Stage, TransferId};
+
+use crate::layout::Attention;
+use crate::links::List;
+use crate::policy::{Lru, Policy};
+use crate::units::{ByteCount, GroupIndex, Timestamp};
+use chunk::{ChunkIndex, ChunkTable};
+use index::KeyIndex;
+use plan::PlanTable;
+use slot::SlotPool;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use transfer::TransferTable;
+
+/// One group's slots and the order in which they are given up.
+#[derive(Debug)]
+struct GroupState {
+    slots: SlotPool,
+    policy: Box<dyn Policy>,
+    attention: Attention,
+    pieces_per_chunk: u32,
+    /// Gone or draining chunks that have children; the next to be cleared in front.
+    orphaned: List,
+    /// Where the clearing of orphans goes on; NONE starts at the front of `orphaned`.
+    orphan_cursor: ChunkIndex,
+}
+
+/// The paging core of one pager. See the [module's documentation](self).
+#[derive(Debug)]
+pub struct Core {
+    index: KeyIndex,
+    chunks: ChunkTable,
+    groups: Vec<GroupState>,
+    plans: PlanTable,
+    transfers: TransferTable,
+    transfer_count_max: u32,
+    /// Transfers with queued chunks, by direction, first come first served.
+    waiting_out: List,
+    waiting_in: List,
+    /// Free staging pieces, by direction.
+    staging_out: u32,
+    staging_in: u32,
+    /// Sizes of the staging rings.
+    staging_out_pieces: u32,
+    staging_in_pieces: u32,
+    lease_ns: u64,
+    /// The chunk that a store under way builds on.
+    protected: ChunkIndex,
+    actions: Vec<Action>,
+    counters: Counters,
+    is_poisoned: bool,
+}
+
+impl Core {
+    /// Makes a core with every table allocated and every slot free, evicting the least recently
+    /// used chunk.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when a size cannot work.
+    pub fn new(config: &CoreConfig) -> Result<Self, ConfigError> {
+        Self::with_policy(config, |slot_count| Box::new(Lru::new(slot_count)))
+    }
+
+    /// Makes a core whose groups are ranked by policies of the caller's making; `make_policy` gets
+    /// a group's slot count.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when a size cannot work.
+    pub fn with_policy(
+        config: &CoreConfig,
+        make_policy: impl Fn(u32) -> Box<dyn Policy>,
+    ) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let chunk_count = config.chunk_count()?;
+        let groups = config.groups.iter().map(|group| GroupState {
+            slots: SlotPool::new(group.slot_count),
+            policy: make_policy(group.slot_count),
+            attention: group.attention,
+            pieces_per_chunk: group.pieces_per_chunk,
+            orphaned: List::EMPTY,
+            orphan_cursor: ChunkIndex::NONE,
+        });
+        Ok(Self {
+            index: KeyIndex::new(chunk_count, config.index_seed),
+            chunks: ChunkTable::new(chunk_count),
+            groups: groups.collect(),
+            plans: PlanTable::new(config.plan_count_max),
+            transfers: TransferTable::new(config.transfer_count_max),
+            transfer_count_max: config.transfer_count_max,
+            waiting_out: List::EMPTY,
+            waiting_in: List::EMPTY,
+            staging_out: config.staging_out_pieces,
+            staging_in: config.staging_in_pieces,
+            staging_out_pieces: config.staging_out_pieces,
+            staging_in_pieces: config.staging_in_pieces,
+            lease_ns: config.lease_ns,
+            protected: ChunkIndex::NONE,
+            actions: Vec::with_capacity(4 * KEY_COUNT_MAX),
+            counters: Counters::default(),
+            is_poisoned: false,
+        })
+    }
+
+    /// Moves all pending actions to the end of `into`, in the order they arose.
+    pub fn take_actions(&mut self, into: &mut Vec<Action>) {
+        into.append(&mut self.actions);
+    }
+
+    /// Lets time pass: gives up queued work past its deadline, ends lapsed leases, and does one
+    /// step of what dropped plans left behind. Returns when the next call is due at the latest;
+    /// `now` itself when a further step has work.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Poisoned`].
+    pub fn tick(&mut self, now: Timestamp) -> Result<Timestamp, Refused> {
+        self.guarded(|core| {
+            let next_deadline = core.expire(now);
+            core.lapse_plans(now);
+            core.release_dropped();
+            core.launch();
+            let next_lapse = core.plans.next_lapse().map_or(Timestamp::NEVER, |(_, end)| end);
+            let has_work = core.has_backlog() || next_lapse <= now;
+            Ok(if has_work { now } else { next_deadline.min(next_lapse) })
+        })
+    }
+
+    /// Whether [`Core::tick`] has pins to release or hops to launch right now.
+    pub fn has_backlog(&self) -> bool {
+        self.plans.is_dropping() || self.can_launch()
+    }
+
+    /// Returns used and free slots of a group; `None` when there is no such group.
+    pub fn slots(&self, group: GroupIndex) -> Option<SlotCounts> {
+        self.groups.get(usize::from(group.get())).map(|group| group.slots.counts())
+    }
+
+    /// Returns the totals since the core was made.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Whether an internal invariant was found broken. A poisoned core refuses every command:
+    /// all lookups miss, and the engine recomputes.
+    pub fn is_poisoned(&self) -> bool {
+        self.is_poisoned
+    }
+
+    /// Returns the bytes of all tables, as allocated by [`Core::new`].
+    pub fn memory(&self) -> ByteCount {
+        let per_chunk = self.chunks.records().len() * ChunkTable::CHUNK_BYTES;
+        let per_slot: usize = self
+            .groups
+            .iter()
+            .map(|group| {
+                let slot_bytes = SlotPool::SLOT_BYTES + group.policy.slot_bytes();
+                group.slots.capacity() as usize * slot_bytes
+            })
+            .sum();
+        let bytes = self.index.bytes() + per_chunk + per_slot;
+        let bytes = bytes + self.plans.bytes() + self.transfers.bytes();
+        ByteCount::new(bytes as u64)
+    }
+
+    fn group_position(&self, group: GroupIndex) -> Result<usize, Refused> {
+        let at = usize::from(group.get());
+        let group_count = self.groups.len();
+        if at < group_count { Ok(at) } else { Err(Refused::NoSuchGroup { group, group_count }) }
+    }
+
+    /// Runs a command. A panic inside it is a broken invariant: it poisons the core, and goes on
+    /// unwinding only in builds with debug assertions, where tests should see it.
+    fn guarded<T>(
+        &mut self,
+        command: impl FnOnce(&mut Self) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        if self.is_poisoned {
+            return Err(Refused::Poisoned);
+        }
+        match catch_unwind(AssertUnwindSafe(|| command(self))) {
+            Ok(result) => result,
+            Err(panic) => {
+                self.is_poisoned = true;
+                if cfg!(debug_assertions) {
+                    resume_unwind(panic);
+                }
+                Err(Refused::Poisoned)
+            }
+        }
+    }
+
+    /// Runs a command that has nothing to refuse but a poisoned core, which has nothing to do.
+    fn run_guarded(&mut self, command: impl FnOnce(&mut Self)) {
+        let ran = self.guarded(|core| {
+            command(core);
+            Ok(())
+        });
+        debug_assert!(matches!(ran, Ok(()) | Err(Refused::Poisoned)));
+    }
+}

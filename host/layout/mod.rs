@@ -1,1 +1,13 @@
-//! Placeholder of the module tree.
+//! Stand-in.
+use crate::units::TokenCount;
+/// a
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attention {
+    /// f
+    Full,
+    /// w
+    Window {
+        /// t
+        tokens: TokenCount,
+    },
+}

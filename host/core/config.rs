@@ -1,0 +1,186 @@
+//! What the core is built with: fixed counts from which every table is allocated once.
+
+use crate::layout::Attention;
+use thiserror::Error;
+
+/// The most groups that a layout, and so a core, may have.
+pub const GROUP_COUNT_MAX: usize = 8;
+
+/// The most keys that one command takes: what fits in one short hold of the caller's lock.
+pub const KEY_COUNT_MAX: usize = 64;
+
+/// The most chunks that the index can name.
+const CHUNK_COUNT_MAX: u32 = 1 << 31;
+
+/// The host tier's share of one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupConfig {
+    /// Slots of the group's host region: its capacity in chunks.
+    pub slot_count: u32,
+    /// Whether the group attends to all tokens or to a window.
+    pub attention: Attention,
+    /// Staging pieces that one chunk takes on its way out or in.
+    pub pieces_per_chunk: u32,
+}
+
+/// Every size of a [`Core`](super::Core), fixed at construction.
+///
+/// ```
+/// use kvtide::core::{Core, CoreConfig, GroupConfig};
+/// use kvtide::layout::Attention;
+///
+/// let group = GroupConfig { slot_count: 1024, attention: Attention::Full, pieces_per_chunk: 1 };
+/// let core = Core::new(&CoreConfig::new(vec![group]))?;
+/// assert_eq!(core.slots(0.into()).map(|slots| slots.free), Some(1024));
+/// # Ok::<(), kvtide::core::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoreConfig {
+    /// One entry a group, 1 to 8, in the layout's order.
+    pub groups: Vec<GroupConfig>,
+    /// Chunks that are gone and still remembered, so that a miss can say why.
+    pub history_count: u32,
+    /// Plans that may be open at a time.
+    pub plan_count_max: u32,
+    /// Transfers (at most [`KEY_COUNT_MAX`] chunks each) that may be under way at a time.
+    pub transfer_count_max: u32,
+    /// Pieces of the staging ring from the device.
+    pub staging_out_pieces: u32,
+    /// Pieces of the staging ring to the device.
+    pub staging_in_pieces: u32,
+    /// Nanoseconds after which a plan that was not renewed lapses.
+    pub lease_ns: u64,
+    /// Secret that scatters keys over the index, so that nobody can aim at one bucket.
+    pub index_seed: [u64; 2],
+}
+
+impl CoreConfig {
+    /// Fills in every size but the groups': an eighth of the slots as history, 1,024 plans and
+    /// transfers, staging for 256 chunks of the largest group each way, leases of 30 s.
+    ///
+    /// The index seed is fixed; a process that serves several tenants sets its own.
+    pub fn new(groups: Vec<GroupConfig>) -> Self {
+        let slots: u64 = groups.iter().map(|group| u64::from(group.slot_count)).sum();
+        let pieces = groups.iter().map(|group| group.pieces_per_chunk).max().unwrap_or(1);
+        let staging_pieces = pieces.saturating_mul(256);
+        Self {
+            groups,
+            history_count: u32::try_from(slots / 8 + 64).unwrap_or(u32::MAX),
+            plan_count_max: 1024,
+            transfer_count_max: 1024,
+            staging_out_pieces: staging_pieces,
+            staging_in_pieces: staging_pieces,
+            lease_ns: 30_000_000_000,
+            index_seed: [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344],
+        }
+    }
+
+    /// Chunks that the index names at most: one a slot, and the history.
+    pub(crate) fn chunk_count(&self) -> Result<u32, ConfigError> {
+        let slots: u64 = self.groups.iter().map(|group| u64::from(group.slot_count)).sum();
+        let chunk_count = slots + u64::from(self.history_count);
+        match u32::try_from(chunk_count) {
+            Ok(count) if count <= CHUNK_COUNT_MAX => Ok(count),
+            _ => Err(ConfigError::ChunkCount { chunk_count }),
+        }
+    }
+
+    /// Checks every value.
+    ///
+    /// # Errors
+    ///
+    /// Names the first value that cannot work; see [`ConfigError`].
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let group_count = self.groups.len();
+        if group_count == 0 || group_count > GROUP_COUNT_MAX {
+            return Err(ConfigError::GroupCount { group_count });
+        }
+        for (group, config) in self.groups.iter().enumerate() {
+            self.validate_group(group, config)?;
+        }
+        let counts = [
+            ("history_count", self.history_count),
+            ("plan_count_max", self.plan_count_max),
+            ("transfer_count_max", self.transfer_count_max),
+        ];
+        for (field, value) in counts {
+            if value == 0 {
+                return Err(ConfigError::Zero { field });
+            }
+        }
+        if self.lease_ns == 0 {
+            return Err(ConfigError::Zero { field: "lease_ns" });
+        }
+        self.chunk_count().map(|_| ())
+    }
+
+    fn validate_group(&self, group: usize, config: &GroupConfig) -> Result<(), ConfigError> {
+        if config.slot_count == 0 {
+            return Err(ConfigError::GroupZero { group, field: "slot_count" });
+        }
+        if config.pieces_per_chunk == 0 {
+            return Err(ConfigError::GroupZero { group, field: "pieces_per_chunk" });
+        }
+        let rings = [
+            ("staging_out_pieces", self.staging_out_pieces),
+            ("staging_in_pieces", self.staging_in_pieces),
+        ];
+        for (ring, pieces) in rings {
+            if pieces < config.pieces_per_chunk {
+                let pieces_per_chunk = config.pieces_per_chunk;
+                return Err(ConfigError::Staging { group, ring, pieces, pieces_per_chunk });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a [`CoreConfig`] cannot work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No group, or more than a layout may have.
+    #[error("groups: {group_count} groups given; a core takes 1 to {GROUP_COUNT_MAX}")]
+    GroupCount {
+        /// Groups given.
+        group_count: usize,
+    },
+    /// A group's size is 0.
+    #[error("groups[{group}].{field}: is 0; give at least 1")]
+    GroupZero {
+        /// Position of the group.
+        group: usize,
+        /// The field that is 0.
+        field: &'static str,
+    },
+    /// A size is 0.
+    #[error("{field}: is 0; give at least 1")]
+    Zero {
+        /// The field that is 0.
+        field: &'static str,
+    },
+    /// A staging ring cannot hold one chunk.
+    #[error(
+        "{ring}: {pieces} pieces cannot hold one chunk of group {group}, which takes \
+         {pieces_per_chunk}; give at least {pieces_per_chunk}"
+    )]
+    Staging {
+        /// Position of the group.
+        group: usize,
+        /// The ring's field.
+        ring: &'static str,
+        /// Pieces given.
+        pieces: u32,
+        /// Pieces that one chunk takes.
+        pieces_per_chunk: u32,
+    },
+    /// More chunks than the index can name.
+    #[error(
+        "slot_count and history_count: {chunk_count} chunks in all; the index names at most \
+         {CHUNK_COUNT_MAX}: lower the capacity, or raise blocks_per_chunk"
+    )]
+    ChunkCount {
+        /// Slots of all groups and the history.
+        chunk_count: u64,
+    },
+}

@@ -1,0 +1,329 @@
+//! The load command, and what both directions share: launching hops within the staging budget,
+//! completions, cancelling and deadlines.
+//!
+//! Invariants: a hop starts only with its staging pieces reserved, and they are given back by the
+//! completion that ends its use of them; a chunk that is loaded is pinned until its stage is
+//! final; queued work ends at its deadline or cancel, running hops only by completion.
+//!
+//! Called by the pager under its lock.
+
+use super::action::{Action, Completion, HopFailure, HopRequest};
+use super::chunk::ChunkIndex;
+use super::transfer::{Direction, Failure, Hop, Stage, Transfer, TransferId};
+use super::{Core, KEY_COUNT_MAX, MissReason, Refused};
+use crate::key::Key;
+use crate::links::List;
+use crate::units::{GroupIndex, Timestamp};
+
+/// Chunks to be loaded into the engine's blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadRequest<'a> {
+    /// The group whose blocks receive them.
+    pub group: GroupIndex,
+    /// 1 to 64 keys, usually of a plan that holds them resident.
+    pub keys: &'a [Key],
+    /// Chunks whose first hop has not begun by then are given up.
+    pub deadline: Timestamp,
+}
+
+impl Core {
+    /// Loads up to 64 chunks; the transfer says what became of each. A key that is not resident
+    /// fails alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NoSuchGroup`], [`Refused::KeyCount`], [`Refused::TransfersExhausted`] and
+    /// [`Refused::Poisoned`].
+    pub fn load(&mut self, request: LoadRequest<'_>) -> Result<TransferId, Refused> {
+        self.guarded(|core| {
+            core.group_position(request.group)?;
+            Refused::check_keys(request.keys)?;
+            let id = core.transfers.open(Direction::Load, request.group, request.deadline)?;
+            let mut found = [None; KEY_COUNT_MAX];
+            core.index.find_many(request.keys, core.chunks.records(), &mut found);
+            for index in found.into_iter().take(request.keys.len()) {
+                let (chunk, stage) = match index.filter(|index| core.is_loadable(request, *index)) {
+                    Some(index) => {
+                        core.pin(index);
+                        (index, Stage::Queued)
+                    }
+                    None => (ChunkIndex::NONE, Stage::Failed(Failure::Missing)),
+                };
+                core.transfers.at_mut(id.index).push(chunk, stage);
+            }
+            if core.transfers.at(id.index).first_queued().is_some() {
+                core.transfers.wait(&mut core.waiting_in, id.index);
+            }
+            core.launch();
+            core.announce(id.index);
+            Ok(id)
+        })
+    }
+
+    fn is_loadable(&self, request: LoadRequest<'_>, index: ChunkIndex) -> bool {
+        self.chunks.at(index).group == request.group && self.readable(index).is_ok()
+    }
+
+    /// Gives up what of the transfer is still queued. Running hops end by their completions.
+    ///
+    /// A transfer that its owner let go of, or that has ended, is left alone.
+    pub fn cancel(&mut self, transfer: TransferId) {
+        if self.transfers.get(transfer).is_some() {
+            self.run_guarded(|core| core.give_up(transfer.index, Failure::Cancelled));
+        }
+    }
+
+    /// Lets go of a transfer: its record is freed once it has ended.
+    pub fn detach(&mut self, transfer: TransferId) {
+        if self.transfers.get(transfer).is_some() {
+            self.run_guarded(|core| {
+                core.transfers.at_mut(transfer.index).is_detached = true;
+                core.close_if_over(transfer.index);
+            });
+        }
+    }
+
+    /// Returns the stage of each chunk of a transfer, in the order of its keys; `None` once its
+    /// owner has let go of it.
+    pub fn stages(&self, transfer: TransferId) -> Option<&[Stage]> {
+        self.transfers.get(transfer).map(Transfer::stages)
+    }
+
+    /// Takes in the end of one hop.
+    ///
+    /// # Panics
+    ///
+    /// In builds with debug assertions, panics on a completion of a hop that is not under way; in
+    /// others that poisons the core.
+    pub fn complete(&mut self, completion: Completion) {
+        self.run_guarded(|core| {
+            let position = usize::from(completion.position);
+            let index = completion.transfer.index;
+            let stage = core.stages(completion.transfer).and_then(|stages| stages.get(position));
+            assert_eq!(
+                stage,
+                Some(&Stage::Running(completion.hop)),
+                "a hop ended that was not under way: {completion:?}"
+            );
+            match completion.outcome {
+                Ok(()) => core.hop_succeeded(index, position, completion.hop),
+                Err(failure) => core.hop_failed(index, position, completion.hop, failure),
+            }
+            core.launch();
+            core.announce(index);
+            core.close_if_over(index);
+        });
+    }
+
+    fn hop_succeeded(&mut self, index: u32, position: usize, hop: Hop) {
+        let chunk = self.transfers.at(index).chunks[position];
+        match hop {
+            Hop::Pack => self.start(index, position, Hop::OutLink),
+            Hop::InLink => self.start(index, position, Hop::Unpack),
+            Hop::OutLink => {
+                self.return_staging(index);
+                self.counters.stored += 1;
+                let record = *self.chunks.at(chunk);
+                let group = &mut self.groups[usize::from(record.group.get())];
+                group.slots.filled(record.slot);
+                group.policy.rank(record.slot);
+                self.end_stage(index, position, Stage::Done);
+                self.end_joined(chunk, Stage::Done);
+            }
+            Hop::Unpack => {
+                self.return_staging(index);
+                self.counters.loaded += 1;
+                self.unpin(chunk);
+                self.end_stage(index, position, Stage::Done);
+            }
+        }
+    }
+
+    fn hop_failed(&mut self, index: u32, position: usize, hop: Hop, failure: HopFailure) {
+        self.return_staging(index);
+        let chunk = self.transfers.at(index).chunks[position];
+        let failure = match failure {
+            HopFailure::Device => Failure::Device,
+            HopFailure::Checksum => Failure::Checksum,
+        };
+        match hop {
+            Hop::Pack | Hop::OutLink => {
+                self.end_joined(chunk, Stage::Failed(failure));
+                self.lose(chunk, MissReason::Lost);
+            }
+            Hop::InLink | Hop::Unpack => {
+                if failure == Failure::Checksum {
+                    self.lose(chunk, MissReason::Lost);
+                }
+                self.unpin(chunk);
+            }
+        }
+        self.end_stage(index, position, Stage::Failed(failure));
+    }
+
+    /// Starts first hops, in the order of their transfers, while staging lasts.
+    pub(super) fn launch(&mut self) {
+        let mut budget = KEY_COUNT_MAX;
+        for direction in [Direction::Store, Direction::Load] {
+            while let Some(index) = self.waiting(direction).first() {
+                let pieces = self.pieces(index);
+                let Some(position) = self.transfers.at(index).first_queued() else {
+                    self.stop_waiting(index);
+                    continue;
+                };
+                if *self.staging(direction) < pieces || budget == 0 {
+                    break;
+                }
+                budget -= 1;
+                *self.staging(direction) -= pieces;
+                let hop = match direction {
+                    Direction::Store => Hop::Pack,
+                    Direction::Load => Hop::InLink,
+                };
+                self.start(index, position, hop);
+            }
+        }
+    }
+
+    /// Whether a step would find something to launch or to release.
+    pub(super) fn can_launch(&self) -> bool {
+        let out = self.waiting_out.first().map(|index| (index, self.staging_out));
+        let into = self.waiting_in.first().map(|index| (index, self.staging_in));
+        [out, into].into_iter().flatten().any(|(index, free)| free >= self.pieces(index))
+    }
+
+    fn start(&mut self, index: u32, position: usize, hop: Hop) {
+        let transfer = self.transfers.at_mut(index);
+        transfer.advance(position, Stage::Running(hop));
+        let (chunk, group) = (transfer.chunks[position], transfer.group);
+        self.actions.push(Action::Start(HopRequest {
+            hop,
+            transfer: self.transfers.id(index),
+            position: u8::try_from(position).expect("a transfer has at most 64 chunks"),
+            group,
+            slot: self.chunks.at(chunk).slot,
+        }));
+    }
+
+    /// Ends everything of a transfer that has not begun.
+    pub(super) fn give_up(&mut self, index: u32, failure: Failure) {
+        let direction = self.transfers.at(index).direction;
+        for position in 0..self.transfers.at(index).stages().len() {
+            let stage = self.transfers.at(index).stages()[position];
+            let chunk = self.transfers.at(index).chunks[position];
+            match (stage, direction) {
+                (Stage::Queued, Direction::Store) => {
+                    self.end_joined(chunk, Stage::Failed(failure));
+                    self.leave(chunk, MissReason::Refused);
+                }
+                (Stage::Queued, Direction::Load) => self.unpin(chunk),
+                (Stage::Joined, _) => {}
+                _ => continue,
+            }
+            self.end_stage(index, position, Stage::Failed(failure));
+        }
+        self.launch();
+        self.announce(index);
+        self.close_if_over(index);
+    }
+
+    /// Ends the transfers that wait for the fill of `chunk`.
+    fn end_joined(&mut self, chunk: ChunkIndex, stage: Stage) {
+        if !std::mem::take(&mut self.chunks.at_mut(chunk).is_joined) {
+            return;
+        }
+        for index in 0..self.transfer_count_max {
+            let transfer = self.transfers.at(index);
+            if !transfer.is_live {
+                continue;
+            }
+            let waits = |position: usize| {
+                transfer.stages()[position] == Stage::Joined && transfer.chunks[position] == chunk
+            };
+            if let Some(position) = (0..transfer.stages().len()).find(|at| waits(*at)) {
+                self.end_stage(index, position, stage);
+                self.announce(index);
+                self.close_if_over(index);
+            }
+        }
+    }
+
+    fn end_stage(&mut self, index: u32, position: usize, stage: Stage) {
+        self.transfers.at_mut(index).advance(position, stage);
+    }
+
+    /// Wakes whoever waits for a transfer that has reached a further point.
+    pub(super) fn announce(&mut self, index: u32) {
+        let transfer = self.transfers.at_mut(index);
+        let reached = transfer.reached();
+        if reached > transfer.announced {
+            transfer.announced = reached;
+            self.actions.push(Action::Wake { transfer: self.transfers.id(index) });
+        }
+    }
+
+    /// Frees the record of an ended transfer that nobody holds, and its place in the queue.
+    fn close_if_over(&mut self, index: u32) {
+        if !self.transfers.at(index).has_ended() {
+            return;
+        }
+        if self.transfers.is_waiting(index) {
+            self.stop_waiting(index);
+        }
+        if self.transfers.at(index).is_detached {
+            self.transfers.close(index);
+        }
+    }
+
+    fn stop_waiting(&mut self, index: u32) {
+        match self.transfers.at(index).direction {
+            Direction::Store => self.transfers.stop_waiting(&mut self.waiting_out, index),
+            Direction::Load => self.transfers.stop_waiting(&mut self.waiting_in, index),
+        }
+    }
+
+    fn waiting(&self, direction: Direction) -> List {
+        match direction {
+            Direction::Store => self.waiting_out,
+            Direction::Load => self.waiting_in,
+        }
+    }
+
+    fn staging(&mut self, direction: Direction) -> &mut u32 {
+        match direction {
+            Direction::Store => &mut self.staging_out,
+            Direction::Load => &mut self.staging_in,
+        }
+    }
+
+    fn return_staging(&mut self, index: u32) {
+        let pieces = self.pieces(index);
+        *self.staging(self.transfers.at(index).direction) += pieces;
+    }
+
+    fn pieces(&self, index: u32) -> u32 {
+        self.groups[usize::from(self.transfers.at(index).group.get())].pieces_per_chunk
+    }
+
+    /// Gives up what passed its deadline, and returns the next deadline of work that waits.
+    pub(super) fn expire(&mut self, now: Timestamp) -> Timestamp {
+        let mut next = Timestamp::NEVER;
+        for index in 0..self.transfer_count_max {
+            let transfer = self.transfers.at(index);
+            let waits = transfer.is_live
+                && transfer
+                    .stages()
+                    .iter()
+                    .any(|stage| matches!(stage, Stage::Queued | Stage::Joined));
+            if !waits {
+                continue;
+            }
+            if transfer.deadline <= now {
+                self.give_up(index, Failure::Deadline);
+            } else {
+                next = next.min(transfer.deadline);
+            }
+        }
+        next
+    }
+}

@@ -1,0 +1,279 @@
+//! Transfers: at most 64 chunks of one ticket on their way out or in, and the table of them.
+//!
+//! ```text
+//! store: Queued -> Running(Pack) -> Running(OutLink) -> Done      (Joined waits for another's fill)
+//! load:  Queued -> Running(InLink) -> Running(Unpack) -> Done     any of them -> Failed(why)
+//! ```
+//!
+//! Invariants: a stage that is Done or Failed is final; a running stage ends only by its
+//! completion, because the device may still touch the memory; an ended transfer stays readable
+//! until its owner lets go of it.
+//!
+//! Called by `core` alone; stages and failures are public.
+
+use super::chunk::ChunkIndex;
+use super::{KEY_COUNT_MAX, Refused};
+use crate::links::{Links, List};
+use crate::units::{GroupIndex, Timestamp};
+use thiserror::Error;
+
+/// One move of bytes that the core asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hop {
+    /// Gather a chunk's fragments into staging and sum them.
+    Pack,
+    /// Copy a packed chunk from staging to its host slot.
+    OutLink,
+    /// Copy a chunk from its host slot to staging.
+    InLink,
+    /// Verify a chunk in staging and scatter it into the engine's blocks.
+    Unpack,
+}
+
+/// Where one chunk of a transfer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Waits for staging.
+    Queued,
+    /// The hop is under way.
+    Running(Hop),
+    /// Another transfer is filling the same key; this one ends as that one does.
+    Joined,
+    /// Stored to the host tier, or loaded.
+    Done,
+    /// Ended without its bytes.
+    Failed(Failure),
+}
+
+impl Stage {
+    /// Whether the stage is final.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Done | Self::Failed(_))
+    }
+
+    /// Whether a store at this stage reads the engine's blocks no more.
+    pub const fn is_released(self) -> bool {
+        !matches!(self, Self::Queued | Self::Running(Hop::Pack))
+    }
+}
+
+/// Why one chunk of a transfer ended without its bytes. Each is a miss, never an error of the
+/// engine's request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// Nothing could be evicted: every slot is pinned, in flight or an ancestor of one that is.
+    #[error("the group's host tier is full and every chunk in it is pinned or in flight")]
+    Full,
+    /// Too many chunks had to be passed over to find a victim; asking again goes on from there.
+    #[error("no victim was found within one step; call make_room, then store again")]
+    Busy,
+    /// The key was lost while pinned and its slot is not free yet.
+    #[error("the chunk's former slot still has readers")]
+    Draining,
+    /// The chunk before it is not in the host tier, so no lookup could reach it.
+    #[error("the chunk's parent is not stored; store the prefix from its first missing chunk")]
+    ParentMissing,
+    /// The key is stored under another parent: the keys given are not one chain.
+    #[error("the key is known under another parent; keys must be consecutive chunks of one prefix")]
+    ForeignParent,
+    /// A load named a chunk that is not resident.
+    #[error("the chunk is not resident")]
+    Missing,
+    /// The deadline passed before its first hop began.
+    #[error("the deadline passed before the transfer could begin")]
+    Deadline,
+    /// Its owner cancelled it before its first hop began.
+    #[error("the transfer was cancelled")]
+    Cancelled,
+    /// The device failed the hop.
+    #[error("the device failed during the transfer")]
+    Device,
+    /// The bytes did not match their checksum; the chunk is lost and nothing was written.
+    #[error("the chunk's bytes do not match their checksum")]
+    Checksum,
+}
+
+/// Names a transfer until its owner lets go of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TransferId {
+    pub(super) index: u32,
+    generation: u32,
+}
+
+/// What a transfer moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Store,
+    Load,
+}
+
+/// The points of a transfer for which its waiters are woken, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Announced {
+    Nothing,
+    Released,
+    Ended,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Transfer {
+    generation: u32,
+    pub(super) is_live: bool,
+    pub(super) direction: Direction,
+    pub(super) group: GroupIndex,
+    pub(super) deadline: Timestamp,
+    pub(super) chunk_count: u8,
+    pub(super) chunks: [ChunkIndex; KEY_COUNT_MAX],
+    stages: [Stage; KEY_COUNT_MAX],
+    /// Its owner let go: the record is free once the last stage is final.
+    pub(super) is_detached: bool,
+    /// The last point for which a wake went out.
+    pub(super) announced: Announced,
+}
+
+impl Transfer {
+    const VACANT: Self = Self {
+        generation: 0,
+        is_live: false,
+        direction: Direction::Store,
+        group: GroupIndex::new(0),
+        deadline: Timestamp::NEVER,
+        chunk_count: 0,
+        chunks: [ChunkIndex::NONE; KEY_COUNT_MAX],
+        stages: [Stage::Queued; KEY_COUNT_MAX],
+        is_detached: false,
+        announced: Announced::Nothing,
+    };
+
+    pub(super) fn stages(&self) -> &[Stage] {
+        &self.stages[..usize::from(self.chunk_count)]
+    }
+
+    pub(super) fn push(&mut self, chunk: ChunkIndex, stage: Stage) {
+        let position = usize::from(self.chunk_count);
+        self.chunks[position] = chunk;
+        self.stages[position] = stage;
+        self.chunk_count += 1;
+    }
+
+    /// Moves a chunk to its next stage.
+    ///
+    /// # Panics
+    ///
+    /// Panics when its stage is final.
+    pub(super) fn advance(&mut self, position: usize, stage: Stage) {
+        assert!(!self.stages[position].is_final(), "a final stage does not change");
+        self.stages[position] = stage;
+    }
+
+    pub(super) fn first_queued(&self) -> Option<usize> {
+        self.stages().iter().position(|stage| *stage == Stage::Queued)
+    }
+
+    /// The point that the transfer has reached.
+    pub(super) fn reached(&self) -> Announced {
+        let is_store = self.direction == Direction::Store;
+        if self.has_ended() {
+            Announced::Ended
+        } else if is_store && self.stages().iter().all(|stage| stage.is_released()) {
+            Announced::Released
+        } else {
+            Announced::Nothing
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.stages().iter().all(|stage| stage.is_final())
+    }
+}
+
+/// The transfers under way, in preallocated records.
+#[derive(Debug)]
+pub(super) struct TransferTable {
+    transfers: Box<[Transfer]>,
+    /// Members: free records, or those that wait for staging; never both.
+    links: Links,
+    free: List,
+}
+
+impl TransferTable {
+    pub(super) fn new(transfer_count_max: u32) -> Self {
+        let mut links = Links::new(transfer_count_max);
+        let mut free = List::EMPTY;
+        for index in 0..transfer_count_max {
+            links.push_back(&mut free, index);
+        }
+        let transfers = vec![Transfer::VACANT; transfer_count_max as usize].into_boxed_slice();
+        Self { transfers, links, free }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.transfers.len() * (size_of::<Transfer>() + Links::NODE_BYTES)
+    }
+
+    /// Takes a record for a transfer without chunks yet.
+    pub(super) fn open(
+        &mut self,
+        direction: Direction,
+        group: GroupIndex,
+        deadline: Timestamp,
+    ) -> Result<TransferId, Refused> {
+        let transfer_count_max = self.transfers.len();
+        let index = self.free.first().ok_or(Refused::TransfersExhausted { transfer_count_max })?;
+        self.links.remove(&mut self.free, index);
+        let transfer = &mut self.transfers[index as usize];
+        let generation = transfer.generation;
+        *transfer = Transfer { generation, ..Transfer::VACANT };
+        transfer.is_live = true;
+        transfer.direction = direction;
+        transfer.group = group;
+        transfer.deadline = deadline;
+        Ok(TransferId { index, generation })
+    }
+
+    /// Frees the record of a transfer that has ended.
+    pub(super) fn close(&mut self, index: u32) {
+        let transfer = &mut self.transfers[index as usize];
+        assert!(transfer.has_ended(), "a transfer under way keeps its record");
+        transfer.is_live = false;
+        transfer.generation = transfer.generation.wrapping_add(1);
+        self.links.push_back(&mut self.free, index);
+    }
+
+    pub(super) fn get(&self, id: TransferId) -> Option<&Transfer> {
+        let transfer = self.transfers.get(id.index as usize)?;
+        (transfer.is_live && transfer.generation == id.generation).then_some(transfer)
+    }
+
+    pub(super) fn at(&self, index: u32) -> &Transfer {
+        &self.transfers[index as usize]
+    }
+
+    pub(super) fn at_mut(&mut self, index: u32) -> &mut Transfer {
+        &mut self.transfers[index as usize]
+    }
+
+    pub(super) fn id(&self, index: u32) -> TransferId {
+        TransferId { index, generation: self.at(index).generation }
+    }
+
+    /// Returns the numbers of the transfers that exist, ended ones included.
+    pub(super) fn live(&self) -> impl Iterator<Item = u32> + '_ {
+        (0_u32..)
+            .zip(self.transfers.iter())
+            .filter_map(|(index, transfer)| transfer.is_live.then_some(index))
+    }
+
+    pub(super) fn wait(&mut self, waiting: &mut List, index: u32) {
+        self.links.push_back(waiting, index);
+    }
+
+    pub(super) fn stop_waiting(&mut self, waiting: &mut List, index: u32) {
+        self.links.remove(waiting, index);
+    }
+
+    pub(super) fn is_waiting(&self, index: u32) -> bool {
+        self.at(index).is_live && self.links.is_linked(index)
+    }
+}
