@@ -265,15 +265,14 @@ pub(super) fn check_disjoint(
             other_stride: high.block_stride,
         });
     }
-    // `low`'s block `steps` starts at or before `high`'s block 0 and its next block after it; all
-    // other pairs of blocks repeat one of these two or lie further apart. Since the ranges meet,
-    // block `steps` exists; the next one does not when `steps` is the last.
+    // Some block of `low` starts `offset` before `high`'s block 0, and the block after it starts
+    // `stride - offset` after; all other pairs of blocks repeat one of these two or lie further
+    // apart. Both blocks of `low` exist where it matters: the ranges meet, so the first does, and
+    // were it the last, meeting would mean that it runs into `high`.
     let stride = low.block_stride.get();
-    let distance = high.base_address - low.base_address;
-    let (steps, offset) = (distance / stride, distance % stride);
-    let next_exists = steps + 1 < u64::from(block_count.get());
+    let offset = (high.base_address - low.base_address) % stride;
     let runs_into_high = offset < low.fragment.get();
-    let high_runs_into_next = next_exists && stride - offset < high.fragment.get();
+    let high_runs_into_next = stride - offset < high.fragment.get();
     if runs_into_high || high_runs_into_next {
         return Err(LayoutError::PlanesOverlap { place, other });
     }
