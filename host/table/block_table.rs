@@ -1,7 +1,8 @@
 //! A sequence's map from position to block: what an attention kernel is launched with.
 //!
-//! Invariant: a table lists exactly as many blocks as its tokens need, all distinct. Engines read
-//! tables; only `BlockPool` changes them.
+//! Invariant: a table lists exactly as many blocks as its tokens need, all distinct but for the
+//! dropped ones at the front, which read [`BlockId::SKIP`]. Engines read tables; only `BlockPool`
+//! changes them.
 
 use crate::units::{BlockId, TokenCount};
 
@@ -13,6 +14,8 @@ use crate::units::{BlockId, TokenCount};
 pub struct BlockTable {
     tokens: u32,
     block_tokens: u32,
+    /// Blocks at the front that a window has passed.
+    dropped: u32,
     blocks: Vec<BlockId>,
 }
 
@@ -22,6 +25,7 @@ impl BlockTable {
         Self {
             tokens: 0,
             block_tokens: block_tokens.get(),
+            dropped: 0,
             blocks: list,
         }
     }
@@ -33,15 +37,22 @@ impl BlockTable {
 
     /// Returns the blocks in token order; only the last may be partly filled.
     ///
-    /// A block that several tables list is shared, and read only.
+    /// A block that several tables list is shared, and read only. Places before
+    /// [`BlockTable::kept_from`] read [`BlockId::SKIP`].
     pub fn blocks(&self) -> &[BlockId] {
         &self.blocks
     }
 
+    /// Returns the first position that has a block: 0 unless
+    /// [`BlockPool::drop_before`](crate::table::BlockPool::drop_before) dropped any.
+    pub const fn kept_from(&self) -> TokenCount {
+        TokenCount::new(self.dropped * self.block_tokens)
+    }
+
     /// Returns the block that holds the token at `position`, and the token's offset in it; `None`
-    /// at or beyond the sequence's end.
+    /// before [`BlockTable::kept_from`] and from the sequence's end on.
     pub fn block_of(&self, position: TokenCount) -> Option<(BlockId, TokenCount)> {
-        if position.get() >= self.tokens {
+        if position < self.kept_from() || position >= self.tokens() {
             return None;
         }
         let logical = usize::try_from(position.get() / self.block_tokens).ok()?;
@@ -75,24 +86,44 @@ impl BlockTable {
         self.tokens = tokens;
     }
 
-    /// Cuts to `tokens` tokens and hands the blocks beyond to `give_up`, the last first.
+    /// Returns the blocks that the table holds: all but the dropped ones.
+    pub(super) fn held_blocks(&self) -> &[BlockId] {
+        &self.blocks[length(self.dropped)..]
+    }
+
+    /// Drops the blocks wholly before `position` and hands them to `give_up`, the last first.
+    pub(super) fn drop_before(&mut self, position: u32, mut give_up: impl FnMut(BlockId)) {
+        let passed = self.dropped.max(position / self.block_tokens);
+        let places = &mut self.blocks[length(self.dropped)..length(passed)];
+        for place in places.iter_mut().rev() {
+            give_up(std::mem::replace(place, BlockId::SKIP));
+        }
+        self.dropped = passed;
+    }
+
+    /// Cuts to `tokens` tokens, all dropped ones among them, and hands the blocks beyond to
+    /// `give_up`, the last first.
     pub(super) fn cut(&mut self, tokens: u32, give_up: impl FnMut(BlockId)) {
         let kept = length(self.blocks_for(tokens));
         self.blocks.drain(kept..).rev().for_each(give_up);
         self.tokens = tokens;
     }
 
-    /// Fills an empty table with the first `tokens` tokens of `source`.
+    /// Fills an empty table with the first `tokens` tokens of `source`, all dropped ones among
+    /// them.
     pub(super) fn share_from(&mut self, source: &Self, tokens: u32) {
         let shared = length(source.blocks_for(tokens));
         self.blocks.extend_from_slice(&source.blocks[..shared]);
+        self.dropped = source.dropped;
         self.tokens = tokens;
     }
 
-    /// Empties the table and returns its list.
-    pub(super) fn take_blocks(&mut self) -> Vec<BlockId> {
-        self.tokens = 0;
-        std::mem::take(&mut self.blocks)
+    /// Ends the table: hands its blocks to `give_up`, the last first, and returns the empty list.
+    pub(super) fn finish(&mut self, give_up: impl FnMut(BlockId)) -> Vec<BlockId> {
+        self.cut(self.kept_from().get(), give_up);
+        let mut list = std::mem::take(&mut self.blocks);
+        list.clear();
+        list
     }
 }
 

@@ -51,6 +51,19 @@ pub enum TableError {
         /// Tokens that the sequence holds.
         tokens: TokenCount,
     },
+    /// A cut lies before the first position that still has a block.
+    #[error(
+        "{sequence} dropped its blocks before token {kept_from} but a cut at {asked} was asked \
+         for: cut at {kept_from} or later, or open a new sequence"
+    )]
+    Dropped {
+        /// The sequence.
+        sequence: SequenceId,
+        /// Tokens that the call named.
+        asked: TokenCount,
+        /// First position that still has a block.
+        kept_from: TokenCount,
+    },
     /// A sequence would hold more tokens than a `TokenCount` can say.
     #[error(
         "{sequence} holds {tokens} tokens and cannot take {added} more: \

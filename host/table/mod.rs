@@ -12,7 +12,8 @@
 //!
 //! - `used_blocks + free_blocks = block_count`, and an id is never handed out while in use;
 //! - a block's holders are exactly the open tables that list it, each once;
-//! - a table lists `tokens` divided by `block_tokens`, rounded up, blocks;
+//! - a table lists `tokens` divided by `block_tokens`, rounded up, blocks; those that a window has
+//!   passed ([`BlockPool::drop_before`]) read [`BlockId::SKIP`](crate::units::BlockId::SKIP);
 //! - a call that fails has changed nothing.
 //!
 //! The pool owns the tables and an engine holds [`SequenceId`]s, so no block is lost by dropping a
@@ -61,6 +62,8 @@ mod error;
 mod ledger;
 mod pool;
 mod sequences;
+#[cfg(test)]
+mod tests;
 
 pub use block_table::BlockTable;
 pub use error::TableError;

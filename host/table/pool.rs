@@ -213,7 +213,8 @@ impl BlockPool {
     ///
     /// # Errors
     ///
-    /// [`TableError::BeyondEnd`] when the other has fewer tokens;
+    /// [`TableError::BeyondEnd`] when the other has fewer tokens; [`TableError::Dropped`] when it
+    /// has dropped the block at the cut;
     /// [`TableError::UnknownSequence`] or [`TableError::OtherGroup`] for an id that is not open
     /// here.
     pub fn fork_prefix(
@@ -221,10 +222,10 @@ impl BlockPool {
         sequence: SequenceId,
         tokens: TokenCount,
     ) -> Result<SequenceId, TableError> {
-        self.check_within(sequence, tokens)?;
+        self.check_cut(sequence, tokens)?;
         let mut fork = BlockTable::new(self.block_tokens, self.sequences.spare_list());
         fork.share_from(self.sequences.get(sequence)?, tokens.get());
-        for &block in fork.blocks() {
+        for &block in fork.held_blocks() {
             self.ledger.share(block);
         }
         Ok(self.sequences.open(fork))
@@ -236,13 +237,35 @@ impl BlockPool {
     ///
     /// # Errors
     ///
-    /// [`TableError::BeyondEnd`] when the sequence has fewer tokens;
+    /// [`TableError::BeyondEnd`] when the sequence has fewer tokens; [`TableError::Dropped`] when
+    /// it has dropped the block at the cut;
     /// [`TableError::UnknownSequence`] or [`TableError::OtherGroup`] for an id that is not open
     /// here.
     pub fn truncate(&mut self, sequence: SequenceId, tokens: TokenCount) -> Result<(), TableError> {
-        self.check_within(sequence, tokens)?;
+        self.check_cut(sequence, tokens)?;
         let table = self.sequences.get_mut(sequence)?;
         table.cut(tokens.get(), |block| self.ledger.give_up(block));
+        Ok(())
+    }
+
+    /// Drops the blocks wholly before `position`, which the window of a window group has passed.
+    ///
+    /// They are given up as by [`BlockPool::truncate`]; the tokens still count, and the dropped
+    /// places in the table read [`BlockId::SKIP`]. Without effect where they are dropped already.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::BeyondEnd`] when the sequence has fewer tokens;
+    /// [`TableError::UnknownSequence`] or [`TableError::OtherGroup`] for an id that is not open
+    /// here.
+    pub fn drop_before(
+        &mut self,
+        sequence: SequenceId,
+        position: TokenCount,
+    ) -> Result<(), TableError> {
+        self.check_within(sequence, position)?;
+        let table = self.sequences.get_mut(sequence)?;
+        table.drop_before(position.get(), |block| self.ledger.give_up(block));
         Ok(())
     }
 
@@ -277,6 +300,20 @@ impl BlockPool {
             tokens,
             blocks: BlockCount::new(grown + u32::from(shared.is_some())),
             shared,
+        })
+    }
+
+    /// Refuses to cut a sequence beyond its end or inside its dropped blocks.
+    fn check_cut(&self, sequence: SequenceId, asked: TokenCount) -> Result<(), TableError> {
+        self.check_within(sequence, asked)?;
+        let kept_from = self.sequences.get(sequence)?.kept_from();
+        if asked >= kept_from {
+            return Ok(());
+        }
+        Err(TableError::Dropped {
+            sequence,
+            asked,
+            kept_from,
         })
     }
 

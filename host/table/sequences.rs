@@ -11,8 +11,8 @@ use crate::units::{BlockId, GroupIndex};
 
 /// Names a sequence of one block pool; given by `BlockPool::open` and the forks.
 ///
-/// Valid in that pool until the sequence is closed, then refused for ever. The pool of another group
-/// refuses it too; pools of one group (one a device, say) do not tell their ids apart.
+/// Valid in that pool until the sequence is closed, then refused for ever. The pool of another
+/// group refuses it too; pools of one group (one a device, say) do not tell their ids apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SequenceId {
     /// Counts the sequences that the pool has opened; 64 bits do not wrap.
@@ -100,9 +100,8 @@ impl Sequences {
         let slot = self.locate(sequence)?;
         self.slots[slot].serial = None;
         self.vacant.push(slot);
-        let mut blocks = self.slots[slot].table.take_blocks();
-        blocks.drain(..).rev().for_each(give_up);
-        self.spare.push(blocks);
+        let list = self.slots[slot].table.finish(give_up);
+        self.spare.push(list);
         Ok(())
     }
 
