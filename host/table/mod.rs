@@ -20,6 +20,9 @@
 //! handle ([`BlockPool::sequences`] lists what is open), and a closed sequence's id is an error
 //! for ever: it is never reused.
 //!
+//! The next call may hand out a block that this one freed, so device work must take effect in the
+//! order of the calls it belongs to; work on one stream does.
+//!
 //! Anything that must keep blocks alive is a sequence. To keep a prefix for later prompts, or the
 //! blocks of a store until they are released, fork it and close the fork when done.
 //!

@@ -29,8 +29,8 @@ pub struct Appended {
 
 /// A block to copy on the device, because it is shared and about to be written.
 ///
-/// Copies and writes must take effect in the order of the calls that asked for them (one stream
-/// does that): `source` may be freed and `target` be handed out again by later calls.
+/// The copy must take effect before the device work of any later call: `source` may by then be
+/// written by its last holder, or be another sequence's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyOnWrite {
     /// The shared block; the other sequences keep it.

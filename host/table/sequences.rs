@@ -144,3 +144,27 @@ impl Sequences {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Sequences;
+    use crate::table::BlockTable;
+    use crate::units::{BlockId, GroupIndex, TokenCount};
+
+    #[test]
+    fn a_closed_sequence_leaves_its_slot_and_its_list_to_the_next() {
+        let mut sequences = Sequences::new(GroupIndex::new(0));
+        let mut room = 0;
+        for _ in 0..100 {
+            let list = sequences.spare_list();
+            assert_eq!(list.capacity(), room, "the list of the sequence before");
+            let sequence = sequences.open(BlockTable::new(TokenCount::new(1), list));
+            let table = sequences.get_mut(sequence).unwrap();
+            table.grow(64, || BlockId::new(0));
+            sequences.close(sequence, |_| ()).unwrap();
+            room = sequences.spare[0].capacity();
+        }
+        assert_eq!(sequences.slots.len(), 1);
+        assert_eq!(sequences.spare.len(), 1);
+    }
+}
