@@ -15,9 +15,7 @@ impl ReferenceStateMachine for BlockTableMachine {
 
     fn init_state() -> BoxedStrategy<Reference> {
         let shapes = (1_u32..24, 1_u32..6);
-        shapes
-            .prop_map(|(count, tokens)| Reference::new(count, tokens))
-            .boxed()
+        shapes.prop_map(|(count, tokens)| Reference::new(count, tokens)).boxed()
     }
 
     fn transitions(state: &Reference) -> BoxedStrategy<Operation> {
@@ -34,12 +32,10 @@ impl ReferenceStateMachine for BlockTableMachine {
             .boxed();
         let append = (sequence(), any_length)
             .prop_map(|(sequence, tokens)| Operation::Append { sequence, tokens });
-        let fork_prefix = place
-            .clone()
-            .prop_map(|(sequence, tokens)| Operation::ForkPrefix { sequence, tokens });
-        let truncate = place
-            .clone()
-            .prop_map(|(sequence, tokens)| Operation::Truncate { sequence, tokens });
+        let fork_prefix =
+            place.clone().prop_map(|(sequence, tokens)| Operation::ForkPrefix { sequence, tokens });
+        let truncate =
+            place.clone().prop_map(|(sequence, tokens)| Operation::Truncate { sequence, tokens });
         let drop_before =
             place.prop_map(|(sequence, tokens)| Operation::DropBefore { sequence, tokens });
         prop_oneof![

@@ -20,31 +20,16 @@ fn paging(block_tokens: u32, blocks_per_chunk: u32) -> Paging {
 
 /// Layers whose planes are 1 TiB apart.
 fn layers(count: u32) -> Vec<LayerBase> {
-    (0..count)
-        .map(|layer| LayerBase {
-            layer,
-            base_address: u64::from(layer + 1) << 40,
-        })
-        .collect()
+    (0..count).map(|layer| LayerBase { layer, base_address: u64::from(layer + 1) << 40 }).collect()
 }
 
 fn llama_3_8b(paging: Paging) -> KeyValueCache {
-    KeyValueCache {
-        paging,
-        element_type: ElementType::Bf16,
-        kv_heads: 8,
-        head_dim: 128,
-    }
+    KeyValueCache { paging, element_type: ElementType::Bf16, kv_heads: 8, head_dim: 128 }
 }
 
 fn latent(paging: Paging, element_type: ElementType, row: u64) -> GroupBuilder {
     let row = ByteCount::new(row);
-    LatentCache {
-        paging,
-        element_type,
-        row,
-    }
-    .rows(&layers(61))
+    LatentCache { paging, element_type, row }.rows(&layers(61))
 }
 
 /// Each example: its name in the table, its group, and the blocks of its chunk.
@@ -60,33 +45,13 @@ fn examples() -> Vec<(&'static str, GroupBuilder, u32)> {
     let small = paging(16, 16);
     let scaled = || latent(small, ElementType::U8, 656);
     vec![
-        (
-            "Llama-3-8B, K and V apart",
-            llama_3_8b(small).separate(&apart),
-            16,
-        ),
-        (
-            "Llama-3-8B, fused in heads",
-            llama_3_8b(paging(128, 2)).fused_in_heads(&layers(32)),
-            2,
-        ),
-        (
-            "Llama-3-8B, cross-layer",
-            llama_3_8b(small).cross_layer(layers(1)[0], 32),
-            16,
-        ),
-        (
-            "DeepSeek-V3, bf16 rows",
-            latent(small, ElementType::Bf16, 576 * 2),
-            16,
-        ),
+        ("Llama-3-8B, K and V apart", llama_3_8b(small).separate(&apart), 16),
+        ("Llama-3-8B, fused in heads", llama_3_8b(paging(128, 2)).fused_in_heads(&layers(32)), 2),
+        ("Llama-3-8B, cross-layer", llama_3_8b(small).cross_layer(layers(1)[0], 32), 16),
+        ("DeepSeek-V3, bf16 rows", latent(small, ElementType::Bf16, 576 * 2), 16),
         ("DeepSeek-V3, FP8 rows with scales", scaled(), 16),
         ("DeepSeek-V3, FP8 rows with scales, tail", scaled(), 3),
-        (
-            "rows of 132 bytes, one token a block",
-            latent(paging(1, 256), ElementType::U8, 132),
-            256,
-        ),
+        ("rows of 132 bytes, one token a block", latent(paging(1, 256), ElementType::U8, 132), 256),
     ]
 }
 
@@ -132,10 +97,8 @@ fn every_number_of_the_table_is_what_the_code_computes() {
         .skip(2)
         .take_while(|line| line.starts_with('|'))
         .collect();
-    let computed: Vec<String> = examples()
-        .into_iter()
-        .map(|(name, group, blocks)| row(name, group, blocks))
-        .collect();
+    let computed: Vec<String> =
+        examples().into_iter().map(|(name, group, blocks)| row(name, group, blocks)).collect();
     assert_eq!(
         stated.join("\n"),
         computed.join("\n"),

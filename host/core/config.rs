@@ -1,10 +1,7 @@
 //! What the core is built with: fixed counts from which every table is allocated once.
 
-use crate::layout::Attention;
+use crate::layout::{Attention, GROUP_COUNT_MAX};
 use thiserror::Error;
-
-/// The most groups that a layout, and so a core, may have.
-pub const GROUP_COUNT_MAX: usize = 8;
 
 /// The most keys that one command takes: what fits in one short hold of the caller's lock.
 pub const KEY_COUNT_MAX: usize = 64;

@@ -10,9 +10,9 @@
 //! once. The boundary only ever falls, so the steps end.
 
 use super::plan::PlanId;
-use super::{Core, GROUP_COUNT_MAX, KEY_COUNT_MAX, MissReason, Refused};
+use super::{Core, KEY_COUNT_MAX, MissReason, Refused};
 use crate::key::Key;
-use crate::layout::Attention;
+use crate::layout::{Attention, GROUP_COUNT_MAX};
 use crate::units::{GroupIndex, Timestamp, TokenCount};
 use thiserror::Error;
 

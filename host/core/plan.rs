@@ -12,8 +12,9 @@
 
 use super::chunk::{ChunkIndex, Presence};
 use super::slot::SlotState;
-use super::{Core, GROUP_COUNT_MAX, KEY_COUNT_MAX, MissReason, Refused};
+use super::{Core, KEY_COUNT_MAX, MissReason, Refused};
 use crate::key::Key;
+use crate::layout::GROUP_COUNT_MAX;
 use crate::links::{Links, List};
 use crate::units::{GroupIndex, Timestamp};
 

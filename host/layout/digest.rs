@@ -57,10 +57,7 @@ impl Group {
         put(Tag::Version, &VERSION.to_le_bytes());
         put(Tag::Index, &[self.index().get()]);
         put(Tag::BlockTokens, &self.block_tokens().get().to_le_bytes());
-        put(
-            Tag::BlocksPerChunk,
-            &self.blocks_per_chunk().get().to_le_bytes(),
-        );
+        put(Tag::BlocksPerChunk, &self.blocks_per_chunk().get().to_le_bytes());
         match self.attention() {
             Attention::Full => put(Tag::Attention, &[]),
             Attention::Window { tokens } => put(Tag::Attention, &tokens.get().to_le_bytes()),
@@ -77,15 +74,10 @@ impl Group {
 
 /// Encodes a shard.
 fn shard_bytes(shard: Shard) -> Vec<u8> {
-    [
-        shard.tensor_rank,
-        shard.tensor_ranks,
-        shard.pipeline_rank,
-        shard.pipeline_ranks,
-    ]
-    .into_iter()
-    .flat_map(u32::to_le_bytes)
-    .collect()
+    [shard.tensor_rank, shard.tensor_ranks, shard.pipeline_rank, shard.pipeline_ranks]
+        .into_iter()
+        .flat_map(u32::to_le_bytes)
+        .collect()
 }
 
 /// Encodes what a plane's fragments are, not where.

@@ -113,11 +113,8 @@ impl KeyValueCache {
     pub fn separate(&self, layers: &[KeyValueBase]) -> GroupBuilder {
         let fragment = self.head_bytes();
         let planes = layers.iter().flat_map(|base| {
-            [
-                (PlaneContent::Key, base.key_address),
-                (PlaneContent::Value, base.value_address),
-            ]
-            .map(|(content, address)| dense_plane(base.layer, content, address, fragment))
+            [(PlaneContent::Key, base.key_address), (PlaneContent::Value, base.value_address)]
+                .map(|(content, address)| dense_plane(base.layer, content, address, fragment))
         });
         self.group(InnerOrder::TokensHeads, planes)
     }
@@ -178,16 +175,9 @@ impl KeyValueCache {
     ///
     /// One plane, so one part and one event for all layers: loads cannot overlap with compute.
     pub fn cross_layer(&self, first: LayerBase, layer_count: u32) -> GroupBuilder {
-        let fragment = self
-            .head_bytes()
-            .saturating_mul(2)
-            .saturating_mul(u64::from(layer_count));
-        let plane = dense_plane(
-            first.layer,
-            PlaneContent::CrossLayer,
-            first.base_address,
-            fragment,
-        );
+        let fragment = self.head_bytes().saturating_mul(2).saturating_mul(u64::from(layer_count));
+        let plane =
+            dense_plane(first.layer, PlaneContent::CrossLayer, first.base_address, fragment);
         self.group(InnerOrder::LayersHeadsTokensKv, [plane])
     }
 
@@ -195,12 +185,7 @@ impl KeyValueCache {
     fn fused(&self, inner_order: InnerOrder, layers: &[LayerBase]) -> GroupBuilder {
         let fragment = self.head_bytes().saturating_mul(2);
         let planes = layers.iter().map(|base| {
-            dense_plane(
-                base.layer,
-                PlaneContent::KeyValue,
-                base.base_address,
-                fragment,
-            )
+            dense_plane(base.layer, PlaneContent::KeyValue, base.base_address, fragment)
         });
         self.group(inner_order, planes)
     }
@@ -262,21 +247,11 @@ pub struct LatentCache {
 impl LatentCache {
     /// One plane of rows a layer.
     pub fn rows(&self, layers: &[LayerBase]) -> GroupBuilder {
-        let fragment = self
-            .row
-            .get()
-            .saturating_mul(u64::from(self.paging.block_tokens.get()));
+        let fragment = self.row.get().saturating_mul(u64::from(self.paging.block_tokens.get()));
         let group = GroupBuilder::new(self.paging, self.element_type, InnerOrder::Latent);
         layers
             .iter()
-            .map(|base| {
-                dense_plane(
-                    base.layer,
-                    PlaneContent::Latent,
-                    base.base_address,
-                    fragment,
-                )
-            })
+            .map(|base| dense_plane(base.layer, PlaneContent::Latent, base.base_address, fragment))
             .fold(group, GroupBuilder::plane)
     }
 }

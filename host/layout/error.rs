@@ -170,10 +170,7 @@ impl Place {
 
     /// Names one plane of a group.
     pub(super) const fn of_plane(group: GroupIndex, plane: PlaneName) -> Self {
-        Self {
-            group,
-            plane: Some(plane),
-        }
+        Self { group, plane: Some(plane) }
     }
 }
 

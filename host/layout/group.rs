@@ -84,12 +84,7 @@ pub struct GroupBuilder {
 impl GroupBuilder {
     /// Starts a group without planes.
     pub const fn new(paging: Paging, element_type: ElementType, inner_order: InnerOrder) -> Self {
-        Self {
-            paging,
-            element_type,
-            inner_order,
-            planes: Vec::new(),
-        }
+        Self { paging, element_type, inner_order, planes: Vec::new() }
     }
 
     /// Adds one plane; the order of the calls does not matter.
@@ -225,38 +220,19 @@ fn check_paging(index: GroupIndex, paging: &Paging) -> Result<TokenCount, Layout
     let token_max = u64::from(u32::MAX);
     for (field, value, limit) in [
         (LayoutField::BlockTokens, block_tokens, token_max),
-        (
-            LayoutField::BlocksPerChunk,
-            blocks_per_chunk,
-            u64::from(u16::MAX),
-        ),
+        (LayoutField::BlocksPerChunk, blocks_per_chunk, u64::from(u16::MAX)),
         (LayoutField::BlockCount, block_count, block_count_max),
-        (
-            LayoutField::ChunkTokens,
-            block_tokens * blocks_per_chunk,
-            token_max,
-        ),
-        (
-            LayoutField::WindowTokens,
-            window_tokens.unwrap_or(1),
-            token_max,
-        ),
+        (LayoutField::ChunkTokens, block_tokens * blocks_per_chunk, token_max),
+        (LayoutField::WindowTokens, window_tokens.unwrap_or(1), token_max),
     ] {
         if value == 0 {
             return Err(LayoutError::Zero { place, field });
         }
         if value > limit {
-            return Err(LayoutError::TooLarge {
-                place,
-                field,
-                value,
-                limit,
-            });
+            return Err(LayoutError::TooLarge { place, field, value, limit });
         }
     }
-    Ok(TokenCount::new(
-        paging.block_tokens.get() * paging.blocks_per_chunk.get(),
-    ))
+    Ok(TokenCount::new(paging.block_tokens.get() * paging.blocks_per_chunk.get()))
 }
 
 /// Checks sorted planes one by one and against each other.

@@ -53,12 +53,7 @@ pub struct Shard {
 impl Default for Shard {
     /// Returns the whole model: rank 0 of 1 on both axes.
     fn default() -> Self {
-        Self {
-            tensor_rank: 0,
-            tensor_ranks: 1,
-            pipeline_rank: 0,
-            pipeline_ranks: 1,
-        }
+        Self { tensor_rank: 0, tensor_ranks: 1, pipeline_rank: 0, pipeline_ranks: 1 }
     }
 }
 
@@ -148,9 +143,6 @@ impl LayoutBuilder {
             .zip(self.groups)
             .map(|(index, group)| group.build(index, self.shard))
             .collect::<Result<_, _>>()?;
-        Ok(Layout {
-            shard: self.shard,
-            groups,
-        })
+        Ok(Layout { shard: self.shard, groups })
     }
 }

@@ -206,11 +206,7 @@ impl Packing {
     /// If `plane` is not an index of [`Group::planes`], or `block` not below
     /// [`Packing::blocks`].
     pub fn fragment_offset(&self, plane: usize, block: u32) -> ByteCount {
-        assert!(
-            block < self.blocks.get(),
-            "block {block} of a chunk of {} blocks",
-            self.blocks
-        );
+        assert!(block < self.blocks.get(), "block {block} of a chunk of {} blocks", self.blocks);
         let packed = self.planes[plane];
         ByteCount::new(packed.offset + u64::from(block) * packed.fragment_stride)
     }
@@ -223,11 +219,7 @@ impl Packing {
     /// Returns the bytes of the payload that are zeros between fragments and after parts.
     pub fn padding(&self) -> ByteCount {
         let blocks = u64::from(self.blocks.get());
-        let fragments: u64 = self
-            .planes
-            .iter()
-            .map(|plane| plane.fragment * blocks)
-            .sum();
+        let fragments: u64 = self.planes.iter().map(|plane| plane.fragment * blocks).sum();
         ByteCount::new(self.payload.get() - fragments)
     }
 

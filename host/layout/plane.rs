@@ -172,10 +172,7 @@ pub struct Plane {
 impl Plane {
     /// Returns the plane's name inside its group.
     pub const fn name(&self) -> PlaneName {
-        PlaneName {
-            layer: self.layer,
-            content: self.content,
-        }
+        PlaneName { layer: self.layer, content: self.content }
     }
 
     /// Returns one past the last byte of the last block; past 2^64 only in an unchecked plane.
@@ -202,19 +199,10 @@ impl Plane {
                 return Err(LayoutError::Zero { place, field });
             }
             if field == LayoutField::Fragment && value > SLOT_BYTES_MAX {
-                return Err(LayoutError::TooLarge {
-                    place,
-                    field,
-                    value,
-                    limit: SLOT_BYTES_MAX,
-                });
+                return Err(LayoutError::TooLarge { place, field, value, limit: SLOT_BYTES_MAX });
             }
             if !value.is_multiple_of(ENGINE_ALIGN_BYTES) {
-                return Err(LayoutError::Misaligned {
-                    place,
-                    field,
-                    value,
-                });
+                return Err(LayoutError::Misaligned { place, field, value });
             }
         }
         if self.block_stride < self.fragment {
@@ -247,11 +235,8 @@ pub(super) fn check_disjoint(
     first: &Plane,
     second: &Plane,
 ) -> Result<(), LayoutError> {
-    let (low, high) = if first.base_address <= second.base_address {
-        (first, second)
-    } else {
-        (second, first)
-    };
+    let (low, high) =
+        if first.base_address <= second.base_address { (first, second) } else { (second, first) };
     if low.end_address(block_count) <= u128::from(high.base_address) {
         return Ok(());
     }

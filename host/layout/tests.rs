@@ -7,10 +7,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 const GROUP: GroupIndex = GroupIndex::new(0);
-const KEY: PlaneName = PlaneName {
-    layer: 0,
-    content: PlaneContent::Key,
-};
+const KEY: PlaneName = PlaneName { layer: 0, content: PlaneContent::Key };
 
 /// A valid group to spoil one field of.
 fn paging() -> Paging {
@@ -47,10 +44,7 @@ fn refusal(paging: Paging, planes: impl IntoIterator<Item = Plane>) -> LayoutErr
 }
 
 fn at_group(field: LayoutField) -> LayoutError {
-    let place = Place {
-        group: GROUP,
-        plane: None,
-    };
+    let place = Place { group: GROUP, plane: None };
     LayoutError::Zero { place, field }
 }
 
@@ -268,23 +262,13 @@ fn overlap_is_exact_at_the_top_of_the_address_space() {
         fragment: ByteCount::new(fragment),
         ..key_plane()
     };
-    let paging = Paging {
-        block_count: BlockCount::new(5),
-        ..paging()
-    };
+    let paging = Paging { block_count: BlockCount::new(5), ..paging() };
     assert!(matches!(
         refusal(paging, [last(4)]),
         LayoutError::AddressOverflow { block_count, .. } if block_count.get() == 5
     ));
-    let below = Plane {
-        base_address: top - 500,
-        ..last(100)
-    };
-    let interleaved = Plane {
-        base_address: top - 504,
-        content: PlaneContent::Value,
-        ..last(8)
-    };
+    let below = Plane { base_address: top - 500, ..last(100) };
+    let interleaved = Plane { base_address: top - 504, content: PlaneContent::Value, ..last(8) };
     assert!(build(group_of(paging, [below])).is_ok());
     assert!(matches!(
         refusal(paging, [below, interleaved]),
@@ -296,35 +280,12 @@ fn overlap_is_exact_at_the_top_of_the_address_space() {
 #[test]
 fn every_zero_field_is_named() {
     let zeros = [
-        (
-            LayoutField::BlockTokens,
-            Paging {
-                block_tokens: TokenCount::new(0),
-                ..paging()
-            },
-        ),
-        (
-            LayoutField::BlocksPerChunk,
-            Paging {
-                blocks_per_chunk: BlockCount::new(0),
-                ..paging()
-            },
-        ),
-        (
-            LayoutField::BlockCount,
-            Paging {
-                block_count: BlockCount::new(0),
-                ..paging()
-            },
-        ),
+        (LayoutField::BlockTokens, Paging { block_tokens: TokenCount::new(0), ..paging() }),
+        (LayoutField::BlocksPerChunk, Paging { blocks_per_chunk: BlockCount::new(0), ..paging() }),
+        (LayoutField::BlockCount, Paging { block_count: BlockCount::new(0), ..paging() }),
         (
             LayoutField::WindowTokens,
-            Paging {
-                attention: Attention::Window {
-                    tokens: TokenCount::new(0),
-                },
-                ..paging()
-            },
+            Paging { attention: Attention::Window { tokens: TokenCount::new(0) }, ..paging() },
         ),
     ];
     for (field, paging) in zeros {
@@ -332,10 +293,7 @@ fn every_zero_field_is_named() {
     }
     let unnamed = group_of(paging(), [key_plane()]).inner_order(InnerOrder::Other("".into()));
     assert_eq!(build(unnamed), Err(at_group(LayoutField::InnerOrder)));
-    assert_eq!(
-        refusal(paging(), []),
-        LayoutError::NoPlanes { group: GROUP }
-    );
+    assert_eq!(refusal(paging(), []), LayoutError::NoPlanes { group: GROUP });
 }
 
 /// Sets one field of the key plane.
@@ -351,15 +309,8 @@ fn key_plane_with(field: LayoutField, value: u64) -> Plane {
 
 #[test]
 fn zero_or_misaligned_planes_are_refused_by_field_and_value() {
-    let place = Place {
-        group: GROUP,
-        plane: Some(KEY),
-    };
-    for field in [
-        LayoutField::BaseAddress,
-        LayoutField::BlockStride,
-        LayoutField::Fragment,
-    ] {
+    let place = Place { group: GROUP, plane: Some(KEY) };
+    for field in [LayoutField::BaseAddress, LayoutField::BlockStride, LayoutField::Fragment] {
         assert_eq!(
             refusal(paging(), [key_plane_with(field, 0)]),
             LayoutError::Zero { place, field }
@@ -367,11 +318,7 @@ fn zero_or_misaligned_planes_are_refused_by_field_and_value() {
         for value in [257, 258, 259] {
             assert_eq!(
                 refusal(paging(), [key_plane_with(field, value)]),
-                LayoutError::Misaligned {
-                    place,
-                    field,
-                    value
-                }
+                LayoutError::Misaligned { place, field, value }
             );
         }
     }
@@ -385,12 +332,7 @@ fn zero_or_misaligned_planes_are_refused_by_field_and_value() {
 #[test]
 fn values_above_a_limit_are_refused_with_the_limit() {
     let over = |paging: Paging| match refusal(paging, [key_plane()]) {
-        LayoutError::TooLarge {
-            field,
-            value,
-            limit,
-            ..
-        } => (field, value, limit),
+        LayoutError::TooLarge { field, value, limit, .. } => (field, value, limit),
         other => panic!("another refusal: {other}"),
     };
     let blocks_per_chunk = |blocks| Paging {
@@ -398,43 +340,24 @@ fn values_above_a_limit_are_refused_with_the_limit() {
         block_tokens: TokenCount::new(1),
         ..paging()
     };
-    assert_eq!(
-        over(blocks_per_chunk(65_536)),
-        (LayoutField::BlocksPerChunk, 65_536, 65_535)
-    );
+    assert_eq!(over(blocks_per_chunk(65_536)), (LayoutField::BlocksPerChunk, 65_536, 65_535));
     assert!(
-        build(group_of(
-            blocks_per_chunk(65_535),
-            [key_plane_with(LayoutField::Fragment, 4)]
-        ))
-        .is_ok()
+        build(group_of(blocks_per_chunk(65_535), [key_plane_with(LayoutField::Fragment, 4)]))
+            .is_ok()
     );
     assert_eq!(
-        over(Paging {
-            block_count: BlockCount::new(u32::MAX),
-            ..paging()
-        }),
+        over(Paging { block_count: BlockCount::new(u32::MAX), ..paging() }),
         (LayoutField::BlockCount, 0xffff_ffff, 0xffff_fffe)
     );
     assert_eq!(
-        over(Paging {
-            block_tokens: TokenCount::new(1 << 30),
-            ..paging()
-        }),
+        over(Paging { block_tokens: TokenCount::new(1 << 30), ..paging() }),
         (LayoutField::ChunkTokens, 1 << 32, 0xffff_ffff)
     );
     let count = u32::try_from(PLANE_COUNT_MAX + 1).expect("a small constant");
-    let many: Vec<_> = (0..count)
-        .map(|layer| (layer, PlaneContent::Key, 4))
-        .collect();
+    let many: Vec<_> = (0..count).map(|layer| (layer, PlaneContent::Key, 4)).collect();
     assert!(matches!(
         refusal(paging(), apart(100, &many)),
-        LayoutError::TooLarge {
-            field: LayoutField::PlaneCount,
-            value: 4097,
-            limit: 4096,
-            ..
-        }
+        LayoutError::TooLarge { field: LayoutField::PlaneCount, value: 4097, limit: 4096, .. }
     ));
 }
 
@@ -442,14 +365,8 @@ fn values_above_a_limit_are_refused_with_the_limit() {
 fn slots_up_to_one_gib_are_taken_and_no_larger_ones() {
     let fragment = (1 << 30) - 4096;
     let whole = |fragment: u64, blocks_per_chunk| {
-        let paging = Paging {
-            blocks_per_chunk: BlockCount::new(blocks_per_chunk),
-            ..paging()
-        };
-        build(group_of(
-            paging,
-            apart(100, &[(0, PlaneContent::Latent, fragment)]),
-        ))
+        let paging = Paging { blocks_per_chunk: BlockCount::new(blocks_per_chunk), ..paging() };
+        build(group_of(paging, apart(100, &[(0, PlaneContent::Latent, fragment)])))
     };
     let group = whole(fragment, 1).expect("exactly 1 GiB");
     let packing = Packing::new(&group, BlockCount::new(1)).expect("one block");
@@ -457,28 +374,20 @@ fn slots_up_to_one_gib_are_taken_and_no_larger_ones() {
     for (fragment, blocks) in [(fragment + 4, 1), (1 << 30, 65_535), (fragment / 4 + 4, 4)] {
         assert!(matches!(
             whole(fragment, blocks),
-            Err(LayoutError::TooLarge {
-                field: LayoutField::Slot,
-                limit: SLOT_BYTES_MAX,
-                ..
-            })
+            Err(LayoutError::TooLarge { field: LayoutField::Slot, limit: SLOT_BYTES_MAX, .. })
         ));
     }
     assert!(matches!(
         whole((1 << 30) + 4, 1),
-        Err(LayoutError::TooLarge {
-            field: LayoutField::Fragment,
-            ..
-        })
+        Err(LayoutError::TooLarge { field: LayoutField::Fragment, .. })
     ));
 }
 
 #[test]
 fn more_than_256_large_layers_are_merged_into_256_parts_at_most() {
     for (layers, parts, planes_of_first) in [(256, 256, 1), (257, 129, 2), (600, 200, 3)] {
-        let planes: Vec<_> = (0..layers)
-            .map(|layer| (layer, PlaneContent::Latent, 256 << 10))
-            .collect();
+        let planes: Vec<_> =
+            (0..layers).map(|layer| (layer, PlaneContent::Latent, 256 << 10)).collect();
         let group = build(group_of(paging(), apart(100, &planes))).expect("a valid group");
         let packing = Packing::new(&group, group.blocks_per_chunk()).expect("a whole chunk");
         assert_eq!(packing.parts().len(), parts);
@@ -531,15 +440,10 @@ fn block_ids_are_taken_below_the_count_only() {
 fn layouts_have_one_to_eight_groups_that_know_their_index() {
     let layout = |count: usize| {
         let group = || group_of(paging(), [key_plane()]);
-        (0..count)
-            .fold(Layout::builder(), |builder, _| builder.group(group()))
-            .build()
+        (0..count).fold(Layout::builder(), |builder, _| builder.group(group())).build()
     };
     for group_count in [0, 9, 300] {
-        assert_eq!(
-            layout(group_count),
-            Err(LayoutError::GroupCount { group_count })
-        );
+        assert_eq!(layout(group_count), Err(LayoutError::GroupCount { group_count }));
     }
     // All eight share the same addresses, as groups of one pool do.
     let eight = layout(8).expect("eight groups");
@@ -559,24 +463,12 @@ fn ranks_outside_their_split_are_refused() {
             .expect_err("the shard must be refused")
     };
     for (rank, ranks) in [(0, 0), (1, 1), (8, 4)] {
-        let tensor = Shard {
-            tensor_rank: rank,
-            tensor_ranks: ranks,
-            ..whole
-        };
-        let pipeline = Shard {
-            pipeline_rank: rank,
-            pipeline_ranks: ranks,
-            ..whole
-        };
-        for (shard, field) in [
-            (tensor, LayoutField::TensorRank),
-            (pipeline, LayoutField::PipelineRank),
-        ] {
-            assert_eq!(
-                refused(shard),
-                LayoutError::RankOutOfRange { field, rank, ranks }
-            );
+        let tensor = Shard { tensor_rank: rank, tensor_ranks: ranks, ..whole };
+        let pipeline = Shard { pipeline_rank: rank, pipeline_ranks: ranks, ..whole };
+        for (shard, field) in
+            [(tensor, LayoutField::TensorRank), (pipeline, LayoutField::PipelineRank)]
+        {
+            assert_eq!(refused(shard), LayoutError::RankOutOfRange { field, rank, ranks });
         }
     }
 }
@@ -592,20 +484,13 @@ fn errors_tell_a_person_where_what_and_what_to_do() {
         printed(paging(), &[key_plane_with(LayoutField::Fragment, 130)]),
         "group 0, key of layer 0: fragment is 130; make it a multiple of 4 bytes"
     );
-    let value = Plane {
-        content: PlaneContent::Value,
-        base_address: 4096 + 128,
-        ..key_plane()
-    };
+    let value = Plane { content: PlaneContent::Value, base_address: 4096 + 128, ..key_plane() };
     assert_eq!(
         printed(paging(), &[key_plane(), value]),
         "group 0, key of layer 0: fragments overlap those of value of layer 0; check \
          base_address and block_stride"
     );
-    let huge = Paging {
-        block_tokens: TokenCount::new(1 << 30),
-        ..paging()
-    };
+    let huge = Paging { block_tokens: TokenCount::new(1 << 30), ..paging() };
     assert_eq!(
         printed(huge, &[key_plane()]),
         "group 0: chunk_tokens is 4294967296; the limit is 4294967295, so lower blocks_per_chunk"
@@ -624,9 +509,7 @@ fn relevant_changes(paging: Paging, planes: &[Plane]) -> Vec<GroupBuilder> {
         change(planes.last_mut().expect("a group has planes"));
         group_of(paging, planes)
     };
-    let window = |tokens| Attention::Window {
-        tokens: TokenCount::new(tokens),
-    };
+    let window = |tokens| Attention::Window { tokens: TokenCount::new(tokens) };
     let typed = |element_type| {
         planes.iter().fold(
             GroupBuilder::new(paging, element_type, InnerOrder::TokensHeads),
@@ -708,17 +591,9 @@ proptest! {
 
 #[test]
 fn the_digest_input_never_changes_within_a_version() {
-    let paging = Paging {
-        attention: Attention::Window {
-            tokens: TokenCount::new(1024),
-        },
-        ..paging()
-    };
-    let plane = Plane {
-        layer: 3,
-        content: PlaneContent::Other(7),
-        ..key_plane()
-    };
+    let paging =
+        Paging { attention: Attention::Window { tokens: TokenCount::new(1024) }, ..paging() };
+    let plane = Plane { layer: 3, content: PlaneContent::Other(7), ..key_plane() };
     let group = build(group_of(paging, [plane])).expect("a valid group");
     let record = |tag: u8, bytes: &[u8]| {
         let length = u8::try_from(bytes.len()).expect("short records");
@@ -786,16 +661,7 @@ const CACHE: KeyValueCache = KeyValueCache {
 const KEY_BYTES: u64 = 16 * 2 * 64 * 2;
 
 fn bases() -> [LayerBase; 2] {
-    [
-        LayerBase {
-            layer: 4,
-            base_address: 1 << 30,
-        },
-        LayerBase {
-            layer: 7,
-            base_address: 1 << 31,
-        },
-    ]
+    [LayerBase { layer: 4, base_address: 1 << 30 }, LayerBase { layer: 7, base_address: 1 << 31 }]
 }
 
 /// (layer, content, base address, block stride and fragment) of every plane.
@@ -803,12 +669,7 @@ fn planes_of(group: GroupBuilder) -> Vec<(u32, PlaneContent, u64, u64)> {
     let group = build(group).expect("a valid group");
     let dense = |plane: &Plane| {
         assert_eq!(plane.block_stride, plane.fragment);
-        (
-            plane.layer,
-            plane.content,
-            plane.base_address,
-            plane.fragment.get(),
-        )
+        (plane.layer, plane.content, plane.base_address, plane.fragment.get())
     };
     group.planes().iter().map(dense).collect()
 }
@@ -839,16 +700,10 @@ fn known_caches_have_the_planes_of_their_shapes() {
             (7, Value, (1 << 31) + 10 * KEY_BYTES, KEY_BYTES),
         ]
     );
-    for fused in [
-        CACHE.fused_in_heads(&bases()),
-        CACHE.fused_in_blocks(&bases()),
-    ] {
+    for fused in [CACHE.fused_in_heads(&bases()), CACHE.fused_in_blocks(&bases())] {
         assert_eq!(
             planes_of(fused),
-            [
-                (4, KeyValue, 1 << 30, 2 * KEY_BYTES),
-                (7, KeyValue, 1 << 31, 2 * KEY_BYTES),
-            ]
+            [(4, KeyValue, 1 << 30, 2 * KEY_BYTES), (7, KeyValue, 1 << 31, 2 * KEY_BYTES),]
         );
     }
     assert_eq!(
@@ -862,10 +717,7 @@ fn known_caches_have_the_planes_of_their_shapes() {
     };
     assert_eq!(
         planes_of(latent.rows(&bases())),
-        [
-            (4, Latent, 1 << 30, 16 * 1152),
-            (7, Latent, 1 << 31, 16 * 1152),
-        ]
+        [(4, Latent, 1 << 30, 16 * 1152), (7, Latent, 1 << 31, 16 * 1152),]
     );
 }
 
@@ -874,23 +726,16 @@ fn caches_of_equal_size_and_other_inner_order_differ_in_digest_input() {
     let groups = [
         CACHE.fused_in_heads(&bases()),
         CACHE.fused_in_blocks(&bases()),
-        CACHE
-            .fused_in_blocks(&bases())
-            .inner_order(InnerOrder::KvHeadsTokens),
+        CACHE.fused_in_blocks(&bases()).inner_order(InnerOrder::KvHeadsTokens),
     ];
-    let inputs: BTreeSet<_> = groups
-        .map(|group| build(group).expect("a valid group").digest_input())
-        .into();
+    let inputs: BTreeSet<_> =
+        groups.map(|group| build(group).expect("a valid group").digest_input()).into();
     assert_eq!(inputs.len(), 3);
 }
 
 #[test]
 fn caches_too_large_for_64_bits_are_refused_not_wrapped() {
-    let huge = KeyValueCache {
-        kv_heads: u32::MAX,
-        head_dim: u32::MAX,
-        ..CACHE
-    };
+    let huge = KeyValueCache { kv_heads: u32::MAX, head_dim: u32::MAX, ..CACHE };
     for group in [
         huge.stacked(&bases()),
         huge.fused_in_heads(&bases()),
@@ -898,18 +743,9 @@ fn caches_too_large_for_64_bits_are_refused_not_wrapped() {
     ] {
         assert!(matches!(
             build(group),
-            Err(LayoutError::TooLarge {
-                field: LayoutField::Fragment,
-                ..
-            })
+            Err(LayoutError::TooLarge { field: LayoutField::Fragment, .. })
         ));
     }
-    let high = LayerBase {
-        layer: 0,
-        base_address: u64::MAX - 4095,
-    };
-    assert!(matches!(
-        build(CACHE.stacked(&[high])),
-        Err(LayoutError::AddressOverflow { .. })
-    ));
+    let high = LayerBase { layer: 0, base_address: u64::MAX - 4095 };
+    assert!(matches!(build(CACHE.stacked(&[high])), Err(LayoutError::AddressOverflow { .. })));
 }

@@ -22,12 +22,7 @@ pub struct BlockTable {
 impl BlockTable {
     /// Makes a table of no tokens out of an empty list.
     pub(super) const fn new(block_tokens: TokenCount, list: Vec<BlockId>) -> Self {
-        Self {
-            tokens: 0,
-            block_tokens: block_tokens.get(),
-            dropped: 0,
-            blocks: list,
-        }
+        Self { tokens: 0, block_tokens: block_tokens.get(), dropped: 0, blocks: list }
     }
 
     /// Returns the tokens of the sequence so far.
@@ -81,8 +76,7 @@ impl BlockTable {
     /// Grows to `tokens` tokens with the blocks that `allocate` returns.
     pub(super) fn grow(&mut self, tokens: u32, allocate: impl FnMut() -> BlockId) {
         let added = self.blocks_for(tokens) - self.blocks_for(self.tokens);
-        self.blocks
-            .extend(std::iter::repeat_with(allocate).take(length(added)));
+        self.blocks.extend(std::iter::repeat_with(allocate).take(length(added)));
         self.tokens = tokens;
     }
 

@@ -24,12 +24,7 @@ pub(super) struct Ledger {
 impl Ledger {
     /// Starts with `block_count` free blocks.
     pub(super) const fn new(block_count: BlockCount) -> Self {
-        Self {
-            block_count: block_count.get(),
-            holders: Vec::new(),
-            freed: Vec::new(),
-            fresh: 0,
-        }
+        Self { block_count: block_count.get(), holders: Vec::new(), freed: Vec::new(), fresh: 0 }
     }
 
     /// Returns how many blocks there are.

@@ -151,8 +151,7 @@ impl BlockPool {
     /// Opens a sequence of no tokens. It holds no block yet.
     pub fn open(&mut self) -> SequenceId {
         let list = self.sequences.spare_list();
-        self.sequences
-            .open(BlockTable::new(self.block_tokens, list))
+        self.sequences.open(BlockTable::new(self.block_tokens, list))
     }
 
     /// Makes room for `tokens` more tokens: all of it or, on an error, none.
@@ -182,11 +181,7 @@ impl BlockPool {
             let target = self.ledger.allocate();
             table.replace_last(target);
             self.ledger.give_up(source);
-            CopyOnWrite {
-                source,
-                target,
-                tokens,
-            }
+            CopyOnWrite { source, target, tokens }
         });
         table.grow(growth.tokens, || self.ledger.allocate());
         Ok(Appended { copy_on_write })
@@ -276,19 +271,14 @@ impl BlockPool {
     /// [`TableError::UnknownSequence`] or [`TableError::OtherGroup`] for an id that is not open
     /// here, such as one that was closed before.
     pub fn close(&mut self, sequence: SequenceId) -> Result<(), TableError> {
-        self.sequences
-            .close(sequence, |block| self.ledger.give_up(block))
+        self.sequences.close(sequence, |block| self.ledger.give_up(block))
     }
 
     /// Works out what an append takes, without taking it.
     fn growth(&self, sequence: SequenceId, added: TokenCount) -> Result<Growth, TableError> {
         let table = self.sequences.get(sequence)?;
         let held = table.tokens();
-        let too_many = TableError::TooManyTokens {
-            sequence,
-            tokens: held,
-            added,
-        };
+        let too_many = TableError::TooManyTokens { sequence, tokens: held, added };
         let tokens = held.get().checked_add(added.get()).ok_or(too_many)?;
         let writes = added.get() > 0;
         let shared = table
@@ -296,11 +286,7 @@ impl BlockPool {
             .filter(|&(block, _)| writes && self.ledger.holders(block) > Some(1));
         // No overflow: blocks of one token are never partial, larger ones are at most 2^31.
         let grown = table.blocks_for(tokens) - table.blocks_for(held.get());
-        Ok(Growth {
-            tokens,
-            blocks: BlockCount::new(grown + u32::from(shared.is_some())),
-            shared,
-        })
+        Ok(Growth { tokens, blocks: BlockCount::new(grown + u32::from(shared.is_some())), shared })
     }
 
     /// Refuses to cut a sequence beyond its end or inside its dropped blocks.
@@ -310,11 +296,7 @@ impl BlockPool {
         if asked >= kept_from {
             return Ok(());
         }
-        Err(TableError::Dropped {
-            sequence,
-            asked,
-            kept_from,
-        })
+        Err(TableError::Dropped { sequence, asked, kept_from })
     }
 
     /// Refuses a token count beyond the end of a sequence.
@@ -323,10 +305,6 @@ impl BlockPool {
         if asked <= tokens {
             return Ok(());
         }
-        Err(TableError::BeyondEnd {
-            sequence,
-            asked,
-            tokens,
-        })
+        Err(TableError::BeyondEnd { sequence, asked, tokens })
     }
 }

@@ -23,11 +23,7 @@ pub struct SequenceId {
 
 impl fmt::Display for SequenceId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "sequence {} of group {}",
-            self.serial, self.group
-        )
+        write!(formatter, "sequence {} of group {}", self.serial, self.group)
     }
 }
 
@@ -54,13 +50,7 @@ pub(super) struct Sequences {
 impl Sequences {
     /// Starts with no open sequence.
     pub(super) const fn new(group: GroupIndex) -> Self {
-        Self {
-            group,
-            slots: Vec::new(),
-            vacant: Vec::new(),
-            spare: Vec::new(),
-            next_serial: 0,
-        }
+        Self { group, slots: Vec::new(), vacant: Vec::new(), spare: Vec::new(), next_serial: 0 }
     }
 
     /// Returns the group that the sequences belong to.
@@ -77,10 +67,7 @@ impl Sequences {
     pub(super) fn open(&mut self, table: BlockTable) -> SequenceId {
         let serial = self.next_serial;
         self.next_serial += 1;
-        let opened = Slot {
-            serial: Some(serial),
-            table,
-        };
+        let opened = Slot { serial: Some(serial), table };
         let slot = if let Some(slot) = self.vacant.pop() {
             self.slots[slot] = opened;
             slot
@@ -137,11 +124,7 @@ impl Sequences {
     }
 
     const fn id(&self, serial: u64, slot: usize) -> SequenceId {
-        SequenceId {
-            serial,
-            slot,
-            group: self.group,
-        }
+        SequenceId { serial, slot, group: self.group }
     }
 }
 

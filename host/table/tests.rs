@@ -30,10 +30,7 @@ fn shapes_that_cannot_be_are_refused() {
     };
     for count in [0, u32::MAX] {
         let block_count = BlockCount::new(count);
-        assert_eq!(
-            shape(count, 16),
-            Err(TableError::BlockCount { block_count })
-        );
+        assert_eq!(shape(count, 16), Err(TableError::BlockCount { block_count }));
     }
     assert_eq!(shape(1, 0), Err(TableError::BlockTokens));
     assert_eq!(shape(u32::MAX - 1, u32::MAX), Ok(()));
@@ -128,11 +125,7 @@ fn the_tokens_of_a_sequence_do_not_overflow() {
     let last = TokenCount::new(u32::MAX - 1);
     let place = pool.table(sequence).unwrap().block_of(last);
     assert_eq!(place, Some((BlockId::new(0), last)));
-    let refused = TableError::TooManyTokens {
-        sequence,
-        tokens,
-        added,
-    };
+    let refused = TableError::TooManyTokens { sequence, tokens, added };
     assert_eq!(pool.append(sequence, added), Err(refused));
 }
 
@@ -151,11 +144,7 @@ fn a_window_keeps_only_what_it_reaches() {
     }
     let asked = TokenCount::new(291);
     let kept_from = TokenCount::new(292);
-    let refused = TableError::Dropped {
-        sequence,
-        asked,
-        kept_from,
-    };
+    let refused = TableError::Dropped { sequence, asked, kept_from };
     assert_eq!(pool.truncate(sequence, asked), Err(refused));
     assert_eq!(pool.fork_prefix(sequence, asked), Err(refused));
     pool.truncate(sequence, kept_from).unwrap();

@@ -94,13 +94,7 @@ pub(crate) struct Reference {
 
 impl Reference {
     pub(crate) fn new(block_count: u32, block_tokens: u32) -> Self {
-        Self {
-            block_count,
-            block_tokens,
-            open: Vec::new(),
-            outcome: Outcome::Done,
-            next_unique: 0,
-        }
+        Self { block_count, block_tokens, open: Vec::new(), outcome: Outcome::Done, next_unique: 0 }
     }
 
     /// Whether the step names an open sequence and keeps to [`OPEN_MAX`].
@@ -167,9 +161,7 @@ impl Reference {
     ) -> Outcome {
         let history = &self.open[sequence];
         if tokens > history.tokens() {
-            return Outcome::BeyondEnd {
-                tokens: history.tokens(),
-            };
+            return Outcome::BeyondEnd { tokens: history.tokens() };
         }
         let kept_from = history.kept_from(self.block_tokens);
         if tokens < kept_from {
@@ -201,18 +193,11 @@ impl Reference {
         }
         history.names.extend(names);
         history.values.extend(values);
-        if copies {
-            Outcome::Copies { tokens: filled }
-        } else {
-            Outcome::Done
-        }
+        if copies { Outcome::Copies { tokens: filled } } else { Outcome::Done }
     }
 
     fn shares_last_block(&self, sequence: usize) -> bool {
-        let last = self.open[sequence]
-            .names
-            .last()
-            .expect("a partial block is listed");
+        let last = self.open[sequence].names.last().expect("a partial block is listed");
         let holders = self.open.iter().filter(|other| other.names.contains(last));
         holders.count() > 1
     }
@@ -220,9 +205,7 @@ impl Reference {
     /// The names of the blocks in use.
     fn names(&self) -> HashSet<u64> {
         let histories = self.open.iter();
-        histories
-            .flat_map(|history| history.names.iter().copied().flatten())
-            .collect()
+        histories.flat_map(|history| history.names.iter().copied().flatten()).collect()
     }
 
     fn unique(&mut self) -> u64 {
@@ -276,15 +259,11 @@ impl Harness {
             }
             Operation::Truncate { sequence, tokens } => {
                 let tokens = TokenCount::new(tokens);
-                self.pool
-                    .truncate(self.open[sequence], tokens)
-                    .map(|()| None)
+                self.pool.truncate(self.open[sequence], tokens).map(|()| None)
             }
             Operation::DropBefore { sequence, tokens } => {
                 let position = TokenCount::new(tokens);
-                self.pool
-                    .drop_before(self.open[sequence], position)
-                    .map(|()| None)
+                self.pool.drop_before(self.open[sequence], position).map(|()| None)
             }
             Operation::Close { sequence } => {
                 let id = self.open.remove(sequence);
@@ -374,22 +353,14 @@ impl Harness {
             assert_eq!(table.kept_from().get(), kept_from);
             for (position, &value) in (0..).zip(&history.values) {
                 let expected = (position >= kept_from).then_some(value);
-                assert_eq!(
-                    self.read(table, position),
-                    expected,
-                    "{id} at {position}: {table:?}"
-                );
+                assert_eq!(self.read(table, position), expected, "{id} at {position}: {table:?}");
             }
             assert_eq!(table.block_of(table.tokens()), None);
             assert_eq!(table.blocks().len(), history.names.len());
             for (&name, &block) in history.names.iter().zip(table.blocks()) {
                 let known = *block_by_name.entry(name).or_insert(block);
                 assert_eq!(known, block, "one block, two ids");
-                assert_eq!(
-                    name.is_none(),
-                    block == BlockId::SKIP,
-                    "a dropped place is a skip"
-                );
+                assert_eq!(name.is_none(), block == BlockId::SKIP, "a dropped place is a skip");
             }
         }
         let used: HashSet<_> = block_by_name.values().collect();
@@ -408,11 +379,7 @@ impl Harness {
         let mut listed = Vec::new();
         for (id, table) in self.pool.sequences() {
             listed.push(id);
-            for block in table
-                .blocks()
-                .iter()
-                .filter(|&&block| block != BlockId::SKIP)
-            {
+            for block in table.blocks().iter().filter(|&&block| block != BlockId::SKIP) {
                 holders[index(block.get())] += 1;
             }
         }
@@ -421,17 +388,11 @@ impl Harness {
         listed.sort_unstable();
         assert_eq!(listed, open);
         for (block, &expected) in (0..).zip(&holders) {
-            let counted = self
-                .pool
-                .holders(BlockId::new(block))
-                .expect("an id of the pool");
+            let counted = self.pool.holders(BlockId::new(block)).expect("an id of the pool");
             assert_eq!(counted, expected, "holders of block {block}");
         }
         let used = self.pool.used_blocks().get();
-        assert_eq!(
-            index(used),
-            holders.iter().filter(|&&count| count > 0).count()
-        );
+        assert_eq!(index(used), holders.iter().filter(|&&count| count > 0).count());
         assert_eq!(index(used), reference.names().len());
         assert_eq!(used + self.pool.free_blocks().get(), reference.block_count);
     }
@@ -449,19 +410,14 @@ impl Harness {
 fn outcome_of(result: Result<Option<CopyOnWrite>, TableError>) -> Outcome {
     match result {
         Ok(None) => Outcome::Done,
-        Ok(Some(copy)) => Outcome::Copies {
-            tokens: copy.tokens.get(),
-        },
-        Err(TableError::OutOfBlocks { needed, free }) => Outcome::OutOfBlocks {
-            needed: needed.get(),
-            free: free.get(),
-        },
-        Err(TableError::BeyondEnd { tokens, .. }) => Outcome::BeyondEnd {
-            tokens: tokens.get(),
-        },
-        Err(TableError::Dropped { kept_from, .. }) => Outcome::Dropped {
-            kept_from: kept_from.get(),
-        },
+        Ok(Some(copy)) => Outcome::Copies { tokens: copy.tokens.get() },
+        Err(TableError::OutOfBlocks { needed, free }) => {
+            Outcome::OutOfBlocks { needed: needed.get(), free: free.get() }
+        }
+        Err(TableError::BeyondEnd { tokens, .. }) => Outcome::BeyondEnd { tokens: tokens.get() },
+        Err(TableError::Dropped { kept_from, .. }) => {
+            Outcome::Dropped { kept_from: kept_from.get() }
+        }
         Err(TableError::TooManyTokens { .. }) => Outcome::TooManyTokens,
         Err(other) => panic!("no step ends so: {other}"),
     }
