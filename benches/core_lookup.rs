@@ -11,13 +11,18 @@ use kvtide::layout::Attention;
 use kvtide::units::{GroupIndex, Timestamp};
 use std::hint::black_box;
 
+#[expect(clippy::cast_precision_loss, reason = "printed with one decimal")]
+fn bytes_per_chunk(bytes: u64, chunks: u32) -> f64 {
+    bytes as f64 / f64::from(chunks)
+}
+
 const CHAIN_COUNT: u64 = 39_062;
 const CHAIN_CHUNKS: u64 = 256;
 const CHUNK_COUNT: u32 = 10_000_000;
 const GROUP: GroupIndex = GroupIndex::new(0);
 const NOW: Timestamp = Timestamp::new(0);
 
-/// SplitMix64 (Steele, Lea, Flood 2014): a bijection, so that keys are distinct.
+/// `SplitMix64` (Steele, Lea, Flood 2014): a bijection, so that keys are distinct.
 fn scatter(value: u64) -> u64 {
     let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -81,8 +86,8 @@ fn lookup(criterion: &mut Criterion) {
     println!(
         "{} chunks resident; tables: {:.1} bytes a chunk; process: {:.1} bytes a chunk",
         slots.used,
-        core.memory().get() as f64 / f64::from(slots.used),
-        (resident_bytes() - before) as f64 / f64::from(slots.used),
+        bytes_per_chunk(core.memory().get(), slots.used),
+        bytes_per_chunk(resident_bytes() - before, slots.used),
     );
     let mut group = criterion.benchmark_group("lookup_10m_chunks");
     group.throughput(Throughput::Elements(KEY_COUNT_MAX as u64));
@@ -99,7 +104,7 @@ fn lookup(criterion: &mut Criterion) {
             |keys| {
                 let plan = core.open_plan(NOW).expect("a plan is free");
                 let probe = core.extend_plan(plan, GROUP, &keys).expect("an open plan");
-                assert_eq!(probe.hit_count, KEY_COUNT_MAX as u32);
+                assert_eq!(probe.hit_count as usize, KEY_COUNT_MAX);
                 core.drop_plan(plan);
             },
             criterion::BatchSize::SmallInput,

@@ -1,8 +1,8 @@
 //! Transfers: at most 64 chunks of one ticket on their way out or in, and the table of them.
 //!
 //! ```text
-//! store: Queued -> Running(Pack) -> Running(OutLink) -> Done      (Joined waits for another's fill)
-//! load:  Queued -> Running(InLink) -> Running(Unpack) -> Done     any of them -> Failed(why)
+//! store: Queued -> Running(Pack) -> Running(OutLink) -> Done   (Joined: another store fills it)
+//! load:  Queued -> Running(InLink) -> Running(Unpack) -> Done  any of them -> Failed(why)
 //! ```
 //!
 //! Invariants: a stage that is Done or Failed is final; a running stage ends only by its
