@@ -88,8 +88,16 @@ integer_newtype!(
     SlotIndex,
     u32
 );
+integer_newtype!(
+    /// Number of a tenant: who quotas, metrics and erasure count its chunks for. What keeps its
+    /// keys apart is its [`TenantSalt`](crate::key::TenantSalt).
+    TenantId,
+    u64
+);
 
-display_plainly!(BlockId, BlockCount, TokenCount, GroupIndex, SlotIndex);
+display_plainly!(
+    BlockId, BlockCount, TokenCount, GroupIndex, SlotIndex, TenantId
+);
 
 impl BlockId {
     /// The id that is never a block: a load verifies the fragment but does not write it.
