@@ -4,10 +4,6 @@
 //! so a row's time divided by 256 is the time per 256 tokens; `Throughput` counts tokens. The
 //! prompt comes whole, as a prefill does, or token by token, as a decode does. `blake3` hashes
 //! the same bytes, 1 KiB a call, without framing or chain: the bound.
-#![expect(
-    missing_docs,
-    reason = "criterion's macro makes an undocumented function"
-)]
 
 use std::hint::black_box;
 

@@ -388,3 +388,6 @@ impl StoreIdentity<'_> {
         encoding
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -142,10 +142,15 @@ impl HashLink {
 
     /// Returns the key of a shorter tail chunk: the open chunk's first `hashes` blocks.
     pub(super) fn tail(&self, hashes: usize) -> Key {
-        let last_hash = &self.hashes[..hashes * self.hash_bytes][(hashes - 1) * self.hash_bytes..];
+        self.tail_encoding(hashes).key()
+    }
+
+    /// Returns the input of the open chunk's first `hashes` blocks: at least 1.
+    pub(super) fn tail_encoding(&self, hashes: usize) -> Encoding {
+        let last_hash = &self.hashes[(hashes - 1) * self.hash_bytes..hashes * self.hash_bytes];
         let mut encoding = self.encoding.clone();
         encoding.field(Tag::EngineHash, last_hash);
-        encoding.key()
+        encoding
     }
 
     /// Keeps the open chunk's first `hashes` blocks.

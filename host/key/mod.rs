@@ -18,6 +18,8 @@
 //! slots and the pager know only [`Key`].
 
 mod chain;
+#[cfg(test)]
+pub(crate) mod decode;
 mod engine;
 mod error;
 mod extra;
