@@ -89,6 +89,12 @@ integer_newtype!(
     u32
 );
 integer_newtype!(
+    /// Number of a tenant: who quotas, metrics and erasure count its chunks for. What keeps its
+    /// keys apart is its [`TenantSalt`](crate::key::TenantSalt).
+    TenantId,
+    u64
+);
+integer_newtype!(
     /// A point on the caller's monotonic clock, in nanoseconds from any origin.
     ///
     /// The core has no clock: whoever calls it says what time it is.
@@ -96,7 +102,7 @@ integer_newtype!(
     u64
 );
 
-display_plainly!(BlockId, BlockCount, TokenCount, GroupIndex, SlotIndex);
+display_plainly!(BlockId, BlockCount, TokenCount, GroupIndex, SlotIndex, TenantId);
 
 impl BlockId {
     /// The id that is never a block: a load verifies the fragment but does not write it.
