@@ -88,8 +88,15 @@ integer_newtype!(
     SlotIndex,
     u32
 );
+integer_newtype!(
+    /// A number of chunks, such as a tier's capacity.
+    ChunkCount,
+    u32
+);
 
-display_plainly!(BlockId, BlockCount, TokenCount, GroupIndex, SlotIndex);
+display_plainly!(
+    BlockId, BlockCount, TokenCount, GroupIndex, SlotIndex, ChunkCount
+);
 
 impl BlockId {
     /// The id that is never a block: a load verifies the fragment but does not write it.
