@@ -15,7 +15,7 @@ struct KnownTrace {
     name: &'static str,
     request_count: usize,
     block_use_count: u64,
-    distinct_block_count: u64,
+    unique_block_count: u64,
     hit_counts: Option<[u64; 5]>,
 }
 
@@ -24,56 +24,56 @@ const KNOWN_TRACES: [KnownTrace; 8] = [
         name: "mooncake_conversation_trace",
         request_count: 12_031,
         block_use_count: 288_500,
-        distinct_block_count: 182_790,
+        unique_block_count: 182_790,
         hit_counts: Some([15_136, 56_479, 80_466, 101_978, 104_759]),
     },
     KnownTrace {
         name: "mooncake_synthetic_trace",
         request_count: 3_993,
         block_use_count: 121_877,
-        distinct_block_count: 43_924,
+        unique_block_count: 43_924,
         hit_counts: Some([4_644, 19_087, 31_973, 54_123, 71_763]),
     },
     KnownTrace {
         name: "lmcache_agent_mixed_retimed_b16",
         request_count: 1_619,
         block_use_count: 249_511,
-        distinct_block_count: 24_928,
+        unique_block_count: 24_928,
         hit_counts: Some([42_315, 133_969, 195_724, 224_495, 224_564]),
     },
     KnownTrace {
         name: "claude_code_overlay_120s_2h_runs",
         request_count: 4_097,
         block_use_count: 7_024_589,
-        distinct_block_count: 357_439,
+        unique_block_count: 357_439,
         hit_counts: Some([334_954, 3_548_544, 5_485_483, 6_558_927, 6_655_570]),
     },
     KnownTrace {
         name: "claude_code_710_sessions_runs",
         request_count: 49_334,
         block_use_count: 94_310_647,
-        distinct_block_count: 3_450_959,
+        unique_block_count: 3_450_959,
         hit_counts: None,
     },
     KnownTrace {
         name: "lmcache_agent_miniswe_b16",
         request_count: 402,
         block_use_count: 154_156,
-        distinct_block_count: 9_967,
+        unique_block_count: 9_967,
         hit_counts: None,
     },
     KnownTrace {
         name: "lmcache_agent_magagent_b16",
         request_count: 746,
         block_use_count: 90_854,
-        distinct_block_count: 14_326,
+        unique_block_count: 14_326,
         hit_counts: None,
     },
     KnownTrace {
         name: "lmcache_agent_taubench_b16",
         request_count: 471,
         block_use_count: 4_501,
-        distinct_block_count: 635,
+        unique_block_count: 635,
         hit_counts: None,
     },
 ];
@@ -88,9 +88,10 @@ fn trace(known: &KnownTrace) -> Option<Trace> {
         eprintln!("skipped: no traces at {}", folder.display());
         return None;
     }
-    let file = File::open(folder.join(format!("{}.jsonl.zst", known.name))).unwrap();
-    let text = StreamingDecoder::new(BufReader::new(file)).unwrap();
-    Some(Trace::read(BufReader::new(text)).unwrap())
+    let file = File::open(folder.join(format!("{}.jsonl.zst", known.name)));
+    let file = file.expect("each known trace is in the folder");
+    let text = StreamingDecoder::new(BufReader::new(file)).expect("a zstd frame");
+    Some(Trace::read(BufReader::new(text)).expect("a valid trace"))
 }
 
 #[test]
@@ -109,9 +110,9 @@ fn published_traces_have_the_counts_they_are_published_with() {
             "{}",
             known.name
         );
-        let distinct_block_count = trace.distinct_blocks().count();
+        let unique_block_count = trace.unique_blocks().count();
         assert_eq!(
-            distinct_block_count, known.distinct_block_count,
+            unique_block_count, known.unique_block_count,
             "{}",
             known.name
         );
@@ -126,7 +127,7 @@ fn the_reference_cache_hits_what_is_published() {
         };
         let Some(trace) = trace(known) else { return };
         let hit_counts = DEFAULT_CAPACITY_PERCENTS.map(|percent| {
-            let open = |capacity| Ok(ReferenceLru::new(trace.distinct_blocks(), capacity));
+            let open = |capacity| Ok(ReferenceLru::new(trace.unique_blocks(), capacity));
             let Ok(report) = dry_run(&trace, percent.of(&trace), open, |_| ());
             assert_eq!(report.block_use_count, known.block_use_count);
             report.hit_count

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// Share of a trace's distinct blocks, in thousandths of a percent: over 0 and at most 100 %.
+/// Share of a trace's unique blocks, in thousandths of a percent: over 0 and at most 100 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CapacityPercent {
     thousandths: u32,
@@ -38,11 +38,15 @@ impl CapacityPercent {
         }
     }
 
-    /// Returns this share of the distinct blocks of `trace`, rounded down; 0 for a small trace.
+    /// Returns this share of the unique blocks of `trace`, rounded down; 0 for a small trace.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "a trace has at most 2^28 unique blocks"
+    )]
     pub fn of(self, trace: &Trace) -> ChunkCount {
-        let scaled = trace.distinct_blocks().count() * u64::from(self.thousandths);
+        let scaled = trace.unique_blocks().count() * u64::from(self.thousandths);
         let chunks = u32::try_from(scaled / u64::from(THOUSANDTHS_MAX));
-        ChunkCount::new(chunks.expect("a trace has at most 2^28 distinct blocks"))
+        ChunkCount::new(chunks.expect("a trace has at most 2^28 unique blocks"))
     }
 
     /// Returns the share as a number from 0 to 100.
@@ -88,8 +92,8 @@ pub struct CapacityReport {
     pub request_count: u64,
     /// Blocks of all requests, each use counted.
     pub block_use_count: u64,
-    /// Distinct blocks of all requests.
-    pub distinct_block_count: u64,
+    /// Unique blocks of all requests.
+    pub unique_block_count: u64,
     /// Block uses that hit.
     pub hit_count: u64,
     /// Chunks that left the cache.
@@ -124,7 +128,7 @@ fn ratio(count: u64, total: u64) -> f64 {
 
 /// Runs `trace` through the cache that `open` makes, from a cold start.
 ///
-/// `open` gets `capacity`, or the distinct blocks of the trace if those are fewer: a cache that
+/// `open` gets `capacity`, or the unique blocks of the trace if those are fewer: a cache that
 /// holds them all never evicts, and so need not be larger. `progress` is called after each
 /// request with the blocks it used.
 ///
@@ -137,8 +141,8 @@ pub fn dry_run<C: ChunkCache>(
     open: impl FnOnce(ChunkCount) -> Result<C, C::Error>,
     mut progress: impl FnMut(u64),
 ) -> Result<CapacityReport, C::Error> {
-    let distinct_block_count = trace.distinct_blocks().count();
-    let useful = u32::try_from(distinct_block_count).unwrap_or(u32::MAX);
+    let unique_block_count = trace.unique_blocks().count();
+    let useful = u32::try_from(unique_block_count).unwrap_or(u32::MAX);
     let mut cache = open(capacity.min(ChunkCount::new(useful)))?;
     let mut hit_count = 0;
     let mut eviction_count = 0;
@@ -153,7 +157,7 @@ pub fn dry_run<C: ChunkCache>(
         capacity,
         request_count: trace.requests().len() as u64,
         block_use_count: trace.block_use_count(),
-        distinct_block_count,
+        unique_block_count,
         hit_count,
         eviction_count,
         elapsed: start.elapsed(),
@@ -166,16 +170,16 @@ mod tests {
     use crate::replay::request::{BlockNumber, BlockRun, Request, Scope};
     use crate::replay::trace::Trace;
 
-    fn trace_of(distinct: u64) -> Trace {
-        let run = BlockRun::new(BlockNumber::new(0), distinct).unwrap();
+    fn trace_of(unique: u64) -> Trace {
+        let run = BlockRun::new(BlockNumber::new(0), unique).unwrap();
         Trace::from_requests(vec![Request::new(Scope::GLOBAL, [run]).unwrap()]).unwrap()
     }
 
     #[test]
     fn percentages_are_exact_and_round_down() {
-        let chunks = |text: &str, distinct| {
+        let chunks = |text: &str, unique| {
             let percent: CapacityPercent = text.parse().unwrap();
-            percent.of(&trace_of(distinct)).get()
+            percent.of(&trace_of(unique)).get()
         };
         assert_eq!(chunks("1", 199), 1);
         assert_eq!(chunks("1", 99), 0);

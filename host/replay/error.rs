@@ -1,7 +1,7 @@
 //! Why a trace cannot be read: the line, the field, and what to do about it.
 
 use super::request::RequestError;
-use super::trace::{DISTINCT_BLOCKS_MAX, LINE_BYTES_MAX, REQUESTS_MAX};
+use super::trace::{LINE_BYTES_MAX, REQUESTS_MAX, UNIQUE_BLOCKS_MAX};
 use std::io;
 
 /// Why a trace cannot be read. Lines count from 1, empty lines too.
@@ -70,13 +70,13 @@ pub enum TraceError {
         /// Line that passes the limit.
         line: u64,
     },
-    /// The trace has more distinct blocks than [`DISTINCT_BLOCKS_MAX`].
+    /// The trace has more unique blocks than [`UNIQUE_BLOCKS_MAX`].
     #[error(
-        "the trace has {count} distinct blocks, over the limit of {DISTINCT_BLOCKS_MAX}; \
+        "the trace has {count} unique blocks, over the limit of {UNIQUE_BLOCKS_MAX}; \
          split it or use larger blocks"
     )]
-    TooManyDistinctBlocks {
-        /// Distinct blocks of the trace.
+    TooManyUniqueBlocks {
+        /// Unique blocks of the trace.
         count: u64,
     },
     /// The trace has no request.

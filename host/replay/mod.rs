@@ -10,13 +10,13 @@
 //! touched or stored from the last to the first, so that leaves leave before roots.
 //!
 //! ```
-//! use kvtide::replay::{DistinctBlocks, ReferenceLru, Trace, dry_run};
+//! use kvtide::replay::{UniqueBlocks, ReferenceLru, Trace, dry_run};
 //! use kvtide::units::ChunkCount;
 //!
 //! let lines = r#"{"input_length": 96, "output_length": 8, "hash_ids": [1, 2, 3]}
 //! {"input_length": 96, "output_length": 8, "hash_ids": [1, 2, 4]}"#;
 //! let trace = Trace::read(lines.as_bytes())?;
-//! let open = |capacity| Ok(ReferenceLru::new(trace.distinct_blocks(), capacity));
+//! let open = |capacity| Ok(ReferenceLru::new(trace.unique_blocks(), capacity));
 //! let report = dry_run(&trace, ChunkCount::new(3), open, |_| ())?;
 //! assert_eq!(report.block_use_count, 6);
 //! assert_eq!(report.hit_count, 2);
@@ -27,19 +27,19 @@
 //! so equal numbers mean equal prefixes. Called by the `kvtide` program and by tests.
 
 mod cache;
-mod distinct;
 mod dry_run;
 mod error;
 mod generator;
 mod json;
+mod lenient;
 mod random;
 mod reference_lru;
 mod request;
 mod trace;
+mod unique;
 mod workload;
 
 pub use cache::{ChunkCache, RequestOutcome};
-pub use distinct::DistinctBlocks;
 pub use dry_run::{
     CapacityPercent, CapacityPercentError, CapacityReport, DEFAULT_CAPACITY_PERCENTS, dry_run,
 };
@@ -47,5 +47,6 @@ pub use error::{FieldProblem, TraceError};
 pub use generator::Generator;
 pub use reference_lru::ReferenceLru;
 pub use request::{BlockNumber, BlockRun, REQUEST_BLOCKS_MAX, Request, RequestError, Scope};
-pub use trace::{DISTINCT_BLOCKS_MAX, LINE_BYTES_MAX, REQUESTS_MAX, Trace};
+pub use trace::{LINE_BYTES_MAX, REQUESTS_MAX, Trace, UNIQUE_BLOCKS_MAX};
+pub use unique::UniqueBlocks;
 pub use workload::{Span, Workload, WorkloadError};

@@ -6,8 +6,8 @@
 //! least recently used. Used by tests, and by the `kvtide` program.
 
 use super::cache::{ChunkCache, RequestOutcome};
-use super::distinct::DistinctBlocks;
 use super::request::Request;
+use super::unique::UniqueBlocks;
 use crate::units::{BlockCount, ChunkCount};
 use std::convert::Infallible;
 
@@ -25,7 +25,7 @@ struct Links {
 /// A least-recently-used cache of the blocks of one trace.
 #[derive(Clone, Debug)]
 pub struct ReferenceLru<'trace> {
-    blocks: &'trace DistinctBlocks,
+    blocks: &'trace UniqueBlocks,
     /// One entry a block, then the list's head: its `older` is the most recently used block, its
     /// `newer` the least recently used one.
     links: Vec<Links>,
@@ -35,14 +35,14 @@ pub struct ReferenceLru<'trace> {
 }
 
 impl<'trace> ReferenceLru<'trace> {
-    /// Makes an empty cache for `capacity` of `blocks`. Eight bytes a distinct block.
+    /// Makes an empty cache for `capacity` of `blocks`. Eight bytes a unique block.
     ///
     /// # Panics
     ///
     /// When there are 2^32 - 1 blocks or more; a [`Trace`](super::Trace) never has so many.
-    pub fn new(blocks: &'trace DistinctBlocks, capacity: ChunkCount) -> Self {
+    pub fn new(blocks: &'trace UniqueBlocks, capacity: ChunkCount) -> Self {
         let head = u32::try_from(blocks.count()).unwrap_or(ABSENT);
-        assert!(head < ABSENT, "a trace has at most 2^28 distinct blocks");
+        assert!(head < ABSENT, "a trace has at most 2^28 unique blocks");
         let absent = Links {
             newer: ABSENT,
             older: ABSENT,
@@ -103,7 +103,7 @@ impl<'trace> ReferenceLru<'trace> {
 
     /// Returns the dense numbers of each run of `request`.
     fn dense_runs(
-        blocks: &DistinctBlocks,
+        blocks: &UniqueBlocks,
         request: &Request,
     ) -> impl DoubleEndedIterator<Item = std::ops::Range<u32>> {
         request.runs().iter().map(|&run| {
@@ -147,8 +147,8 @@ impl ChunkCache for ReferenceLru<'_> {
 mod tests {
     use super::ReferenceLru;
     use crate::replay::cache::{ChunkCache, RequestOutcome};
-    use crate::replay::distinct::DistinctBlocks;
     use crate::replay::request::{BlockNumber, BlockRun, Request, Scope};
+    use crate::replay::unique::UniqueBlocks;
     use crate::units::{BlockCount, ChunkCount};
     use proptest::prelude::*;
     use std::collections::VecDeque;
@@ -200,7 +200,7 @@ mod tests {
                     Request::new(Scope::new(*scope), runs).unwrap()
                 })
                 .collect();
-            let blocks = DistinctBlocks::of(&requests);
+            let blocks = UniqueBlocks::of(&requests);
             let mut lru = ReferenceLru::new(&blocks, ChunkCount::new(capacity));
             let mut queue = VecDeque::new();
             for request in &requests {

@@ -1,19 +1,19 @@
 //! A trace in memory, and the reader of trace files.
 //!
-//! Invariants: at least one request; at most [`REQUESTS_MAX`] requests and [`DISTINCT_BLOCKS_MAX`]
-//! distinct blocks. Reading holds one line of text at a time and never expands a run.
+//! Invariants: at least one request; at most [`REQUESTS_MAX`] requests and [`UNIQUE_BLOCKS_MAX`]
+//! unique blocks. Reading holds one line of text at a time and never expands a run.
 
-use super::distinct::DistinctBlocks;
 use super::error::TraceError;
 use super::json::{self, Line};
 use super::request::{Request, Scope};
+use super::unique::UniqueBlocks;
 use std::io::{BufRead, Read};
 
 /// Most requests a trace may have: 16 Mi.
 pub const REQUESTS_MAX: u64 = 1 << 24;
 
-/// Most distinct blocks a trace may have: 256 Mi. A cache's index of a whole trace stays in memory.
-pub const DISTINCT_BLOCKS_MAX: u64 = 1 << 28;
+/// Most unique blocks a trace may have: 256 Mi. A cache's index of a whole trace stays in memory.
+pub const UNIQUE_BLOCKS_MAX: u64 = 1 << 28;
 
 /// Longest line accepted, in bytes: 256 MiB, a request of 16 Mi written-out block numbers.
 pub const LINE_BYTES_MAX: u64 = 1 << 28;
@@ -23,11 +23,11 @@ const PROBLEM_CHARS_MAX: usize = 160;
 
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// Requests in the order in which they run, with their distinct blocks counted.
+/// Requests in the order in which they run, with their unique blocks counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     requests: Vec<Request>,
-    distinct_blocks: DistinctBlocks,
+    unique_blocks: UniqueBlocks,
     block_use_count: u64,
 }
 
@@ -74,21 +74,21 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// [`TraceError::NoRequests`] or [`TraceError::TooManyDistinctBlocks`].
+    /// [`TraceError::NoRequests`] or [`TraceError::TooManyUniqueBlocks`].
     pub fn from_requests(requests: Vec<Request>) -> Result<Self, TraceError> {
         if requests.is_empty() {
             return Err(TraceError::NoRequests);
         }
-        let distinct_blocks = DistinctBlocks::of(&requests);
-        let count = distinct_blocks.count();
-        if count > DISTINCT_BLOCKS_MAX {
-            return Err(TraceError::TooManyDistinctBlocks { count });
+        let unique_blocks = UniqueBlocks::of(&requests);
+        let count = unique_blocks.count();
+        if count > UNIQUE_BLOCKS_MAX {
+            return Err(TraceError::TooManyUniqueBlocks { count });
         }
         let block_uses = requests.iter().map(|request| request.block_count().get());
         let block_use_count = block_uses.map(u64::from).sum();
         Ok(Self {
             requests,
-            distinct_blocks,
+            unique_blocks,
             block_use_count,
         })
     }
@@ -98,9 +98,9 @@ impl Trace {
         &self.requests
     }
 
-    /// Returns the distinct blocks.
-    pub fn distinct_blocks(&self) -> &DistinctBlocks {
-        &self.distinct_blocks
+    /// Returns the unique blocks.
+    pub fn unique_blocks(&self) -> &UniqueBlocks {
+        &self.unique_blocks
     }
 
     /// Returns how many blocks the requests use, each use counted.

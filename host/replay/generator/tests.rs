@@ -208,13 +208,13 @@ fn seeds_mean_the_same_requests_everywhere() {
     .map(|(workload, seed)| {
         let trace = Trace::from_requests(requests(workload, seed, 10_000)).unwrap();
         let hit_counts = DEFAULT_CAPACITY_PERCENTS.map(|percent| {
-            let open = |capacity| Ok(ReferenceLru::new(trace.distinct_blocks(), capacity));
+            let open = |capacity| Ok(ReferenceLru::new(trace.unique_blocks(), capacity));
             let Ok(report) = dry_run(&trace, percent.of(&trace), open, |_| ());
             report.hit_count
         });
         (
             trace.block_use_count(),
-            trace.distinct_blocks().count(),
+            trace.unique_blocks().count(),
             hit_counts,
         )
     });

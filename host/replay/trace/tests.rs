@@ -46,7 +46,7 @@ fn written_out_ids_and_runs_mean_the_same() {
     );
     assert_eq!(request.arrival_ms(), Some(7));
     assert_eq!(ids.block_use_count(), 6);
-    assert_eq!(ids.distinct_blocks().count(), 5);
+    assert_eq!(ids.unique_blocks().count(), 5);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn sessions_run_one_after_another_in_scopes_of_their_own() {
         (2, Some(1_000), vec![1, 2]),
     ];
     assert_eq!(seen, expected);
-    assert_eq!(trace.distinct_blocks().count(), 3 + 2 + 2);
+    assert_eq!(trace.unique_blocks().count(), 3 + 2 + 2);
 }
 
 #[test]
@@ -112,110 +112,113 @@ fn empty_requests_and_sessions_are_fine_but_an_empty_file_is_not() {
     }
 }
 
-#[test]
-fn bad_fields_are_named_with_line_path_and_remedy() {
-    let whole = "a whole number from 0 to 18446744073709551615";
-    let cases = [
-        (
-            request_line("\"hash_ids\":[1,-2]"),
-            format!("hash_ids[1] is -2; give {whole}"),
-        ),
-        (
-            request_line("\"hash_ids\":[1,2.5,-3]"),
-            format!("hash_ids[1] is 2.5; give {whole}"),
-        ),
-        (
-            request_line("\"hash_ids\":[18446744073709551616]"),
-            format!("hash_ids[0] is 1.8446744073709552e19; give {whole}"),
-        ),
-        (
-            request_line("\"hash_ids\":[\"7\"]"),
-            format!("hash_ids[0] is a string, not {whole}"),
-        ),
-        (
-            request_line("\"hash_ids\":[null]"),
-            "hash_ids[0] is missing; every request states it".to_owned(),
-        ),
-        (
-            request_line("\"hash_ids\":{\"1\":2}"),
-            "hash_ids is an object, not an array of block numbers".to_owned(),
-        ),
-        (
-            request_line("\"hash_runs\":[[0,1],[5,0]]"),
-            "hash_runs[1] has a run of 0 blocks at block 5; leave empty runs out".to_owned(),
-        ),
-        (
-            request_line("\"hash_runs\":[[18446744073709551615,2]]"),
-            "hash_runs[0] has a run of 2 blocks from 18446744073709551615, which ends past \
-             18446744073709551615; number blocks lower"
-                .to_owned(),
-        ),
-        (
-            request_line("\"hash_runs\":[[0,4294967295]]"),
-            "hash_runs[0] has 4294967295 blocks or more, over the limit of 16777216 a request; \
-             split the request or use larger blocks"
-                .to_owned(),
-        ),
-        (
-            request_line("\"hash_runs\":[[0,16777216],[0,1]]"),
-            "hash_runs[1] has 16777217 blocks or more, over the limit of 16777216 a request; \
-             split the request or use larger blocks"
-                .to_owned(),
-        ),
-        (
-            request_line("\"hash_runs\":[[1]]"),
-            "hash_runs[0] has 1 numbers; a run is [first, count]".to_owned(),
-        ),
-        (
-            request_line("\"hash_runs\":[[1,2,3]]"),
-            "hash_runs[0] has 3 numbers; a run is [first, count]".to_owned(),
-        ),
-        (
-            request_line("\"hash_runs\":[[1,-1]]"),
-            format!("hash_runs[0][1] is -1; give {whole}"),
-        ),
-        (
-            request_line("\"hash_runs\":[1,2]"),
-            "hash_runs[0] is a number, not a [first, count] run".to_owned(),
-        ),
-        (
-            request_line("\"hash_ids\":[1],\"hash_runs\":[[1,1]]"),
-            "the request has more than one of hash_ids, hash_runs and requests; keep one"
-                .to_owned(),
-        ),
-        (
-            request_line("\"blocks\":[1]"),
-            "the request has no blocks; give hash_ids or hash_runs, or requests for a session"
-                .to_owned(),
-        ),
-        (
-            "{\"output_length\":1,\"hash_ids\":[1]}".to_owned(),
-            "input_length is missing; every request states it".to_owned(),
-        ),
-        (
-            "{\"input_length\":4294967296,\"output_length\":1,\"hash_ids\":[1]}".to_owned(),
-            "input_length is 4294967296, over the limit of 4294967295".to_owned(),
-        ),
-        (
-            request_line("\"hash_ids\":[1],\"timestamp\":61.114"),
-            format!("timestamp is 61.114; give {whole}"),
-        ),
-        (
-            request_line("\"hash_ids\":[1],\"timestamp\":true"),
-            format!("timestamp is a boolean, not {whole}"),
-        ),
-        (
-            request_line("\"hash_ids\":[1],\"timestamp\":18446744073709551615"),
-            "timestamp is 18446744073709551615, over the limit of 9007199254740992".to_owned(),
-        ),
-    ];
+const WHOLE: &str = "a whole number from 0 to 18446744073709551615";
+
+/// Checks that a request line with each of `cases`' fields is refused in its words.
+fn assert_fields_refused(cases: &[(&str, &str)]) {
     let good = request_line("\"hash_ids\":[1]");
-    for (line, expected) in cases {
-        assert_eq!(
-            refusal(&format!("{good}\n\n{line}\n")),
-            format!("line 3: {expected}")
-        );
+    for (fields, expected) in cases {
+        let text = format!("{good}\n\n{}\n", request_line(fields));
+        let expected = expected.replace("WHOLE", WHOLE);
+        assert_eq!(refusal(&text), format!("line 3: {expected}"));
     }
+}
+
+#[test]
+fn bad_block_numbers_are_named_with_line_path_and_remedy() {
+    assert_fields_refused(&[
+        (r#""hash_ids":[1,-2]"#, "hash_ids[1] is -2; give WHOLE"),
+        (r#""hash_ids":[1,2.5,-3]"#, "hash_ids[1] is 2.5; give WHOLE"),
+        (
+            r#""hash_ids":[18446744073709551616]"#,
+            "hash_ids[0] is 1.8446744073709552e19; give WHOLE",
+        ),
+        (r#""hash_ids":["7"]"#, "hash_ids[0] is a string, not WHOLE"),
+        (
+            r#""hash_ids":[null]"#,
+            "hash_ids[0] is missing; every request states it",
+        ),
+        (
+            r#""hash_ids":{"1":2}"#,
+            "hash_ids is an object, not an array of block numbers",
+        ),
+        (
+            r#""hash_runs":[[1]]"#,
+            "hash_runs[0] has 1 numbers; a run is [first, count]",
+        ),
+        (
+            r#""hash_runs":[[1,2,3]]"#,
+            "hash_runs[0] has 3 numbers; a run is [first, count]",
+        ),
+        (
+            r#""hash_runs":[[1,-1]]"#,
+            "hash_runs[0][1] is -1; give WHOLE",
+        ),
+        (
+            r#""hash_runs":[1,2]"#,
+            "hash_runs[0] is a number, not a [first, count] run",
+        ),
+    ]);
+}
+
+#[test]
+fn runs_that_claim_too_much_are_named_with_line_path_and_remedy() {
+    assert_fields_refused(&[
+        (
+            r#""hash_runs":[[0,1],[5,0]]"#,
+            "hash_runs[1] has a run of 0 blocks at block 5; leave empty runs out",
+        ),
+        (
+            r#""hash_runs":[[18446744073709551615,2]]"#,
+            "hash_runs[0] has a run of 2 blocks from 18446744073709551615, which ends past \
+             18446744073709551615; number blocks lower",
+        ),
+        (
+            r#""hash_runs":[[0,4294967295]]"#,
+            "hash_runs[0] has 4294967295 blocks or more, over the limit of 16777216 a request; \
+             split the request or use larger blocks",
+        ),
+        (
+            r#""hash_runs":[[0,16777216],[0,1]]"#,
+            "hash_runs[1] has 16777217 blocks or more, over the limit of 16777216 a request; \
+             split the request or use larger blocks",
+        ),
+    ]);
+}
+
+#[test]
+fn bad_fields_of_a_request_are_named_with_line_and_remedy() {
+    assert_fields_refused(&[
+        (
+            r#""hash_ids":[1],"hash_runs":[[1,1]]"#,
+            "the request has more than one of hash_ids, hash_runs and requests; keep one",
+        ),
+        (
+            r#""blocks":[1]"#,
+            "the request has no blocks; give hash_ids or hash_runs, or requests for a session",
+        ),
+        (
+            r#""hash_ids":[1],"timestamp":61.114"#,
+            "timestamp is 61.114; give WHOLE",
+        ),
+        (
+            r#""hash_ids":[1],"timestamp":true"#,
+            "timestamp is a boolean, not WHOLE",
+        ),
+        (
+            r#""hash_ids":[1],"timestamp":18446744073709551615"#,
+            "timestamp is 18446744073709551615, over the limit of 9007199254740992",
+        ),
+    ]);
+    let tokens = |input: &str| refusal(&format!("{{{input}\"output_length\":1,\"hash_ids\":[1]}}"));
+    assert_eq!(
+        tokens(""),
+        "line 1: input_length is missing; every request states it"
+    );
+    assert_eq!(
+        tokens("\"input_length\":4294967296,"),
+        "line 1: input_length is 4294967296, over the limit of 4294967295"
+    );
 }
 
 #[test]
@@ -294,7 +297,7 @@ fn what_is_not_json_lines_is_named_with_line_and_column() {
         ),
         (
             session_line("[0,1,1,[1]]"),
-            format!("column 51: invalid type: sequence, expected a JSON object; {object}"),
+            format!("column 45: invalid type: sequence, expected a JSON object; {object}"),
         ),
     ];
     for (line, expected) in cases {
@@ -333,17 +336,17 @@ fn a_line_without_end_is_refused_once_it_is_over_the_limit() {
 }
 
 #[test]
-fn more_distinct_blocks_than_the_limit_are_refused_without_being_expanded() {
+fn more_unique_blocks_than_the_limit_are_refused_without_being_expanded() {
     let line =
         |first: u64| request_line(&format!("\"hash_runs\":[[{first},{REQUEST_BLOCKS_MAX}]]"));
     let lines = |count: u64| -> String {
         let lines = (0..count).map(|at| line(at << 32) + "\n");
         lines.collect()
     };
-    assert_eq!(read(&lines(16)).unwrap().distinct_blocks().count(), 1 << 28);
+    assert_eq!(read(&lines(16)).unwrap().unique_blocks().count(), 1 << 28);
     assert_eq!(
         refusal(&lines(17)),
-        "the trace has 285212672 distinct blocks, over the limit of 268435456; split it or use \
+        "the trace has 285212672 unique blocks, over the limit of 268435456; split it or use \
          larger blocks"
     );
 }

@@ -1,4 +1,4 @@
-//! The distinct blocks of a trace: how many there are, and a dense number for each.
+//! The unique blocks of a trace: how many there are, and a dense number for each.
 //!
 //! The runs of all requests are merged, scope by scope, into spans that neither overlap nor touch,
 //! so every run lies inside one span and the cost is per run, never per block use. Made once per
@@ -15,15 +15,15 @@ struct BlockSpan {
     dense_first: u64,
 }
 
-/// The distinct blocks of a list of requests, numbered densely from 0.
+/// The unique blocks of a list of requests, numbered densely from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DistinctBlocks {
+pub struct UniqueBlocks {
     /// Sorted by scope, then first number.
     spans: Vec<BlockSpan>,
     count: u64,
 }
 
-impl DistinctBlocks {
+impl UniqueBlocks {
     /// Numbers the blocks that `requests` use. Sorts their runs; expands none.
     pub fn of(requests: &[Request]) -> Self {
         let mut ranges: Vec<(Scope, u64, u64)> = requests
@@ -56,14 +56,14 @@ impl DistinctBlocks {
         Self { spans, count }
     }
 
-    /// Returns how many distinct blocks there are.
+    /// Returns how many unique blocks there are.
     pub fn count(&self) -> u64 {
         self.count
     }
 
     /// Returns the dense number of the first block of `run`; the run's others follow it.
     ///
-    /// `None` when the requests given to [`DistinctBlocks::of`] had no such run. One binary
+    /// `None` when the requests given to [`UniqueBlocks::of`] had no such run. One binary
     /// search.
     pub fn dense_first(&self, scope: Scope, run: BlockRun) -> Option<u64> {
         let first = run.first().get();
@@ -78,7 +78,7 @@ impl DistinctBlocks {
 
 #[cfg(test)]
 mod tests {
-    use super::DistinctBlocks;
+    use super::UniqueBlocks;
     use crate::replay::request::{BlockNumber, BlockRun, Request, Scope};
     use proptest::prelude::*;
     use std::collections::{HashMap, HashSet};
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn runs_that_were_never_used_have_no_number() {
-        let blocks = DistinctBlocks::of(&[request(1, &[(10, 5)])]);
+        let blocks = UniqueBlocks::of(&[request(1, &[(10, 5)])]);
         let dense = |scope, first, count| {
             let run = BlockRun::new(BlockNumber::new(first), count).unwrap();
             blocks.dense_first(Scope::new(scope), run)
@@ -115,7 +115,7 @@ mod tests {
         ) {
             let requests: Vec<Request> =
                 requests.iter().map(|(scope, runs)| request(*scope, runs)).collect();
-            let blocks = DistinctBlocks::of(&requests);
+            let blocks = UniqueBlocks::of(&requests);
             let mut numbers: HashMap<(Scope, BlockNumber), u64> = HashMap::new();
             for request in &requests {
                 for &run in request.runs() {
@@ -126,10 +126,10 @@ mod tests {
                     }
                 }
             }
-            let distinct: HashSet<u64> = numbers.values().copied().collect();
-            prop_assert_eq!(distinct.len(), numbers.len());
+            let unique: HashSet<u64> = numbers.values().copied().collect();
+            prop_assert_eq!(unique.len(), numbers.len());
             prop_assert_eq!(blocks.count(), numbers.len() as u64);
-            prop_assert!(distinct.iter().all(|&dense| dense < blocks.count()));
+            prop_assert!(unique.iter().all(|&dense| dense < blocks.count()));
         }
     }
 }
