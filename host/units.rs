@@ -95,6 +95,11 @@ integer_newtype!(
     u64
 );
 integer_newtype!(
+    /// A number of chunks, such as a tier's capacity.
+    ChunkCount,
+    u32
+);
+integer_newtype!(
     /// A point on the caller's monotonic clock, in nanoseconds from any origin.
     ///
     /// The core has no clock: whoever calls it says what time it is.
@@ -102,7 +107,7 @@ integer_newtype!(
     u64
 );
 
-display_plainly!(BlockId, BlockCount, TokenCount, GroupIndex, SlotIndex, TenantId);
+display_plainly!(BlockId, BlockCount, TokenCount, GroupIndex, SlotIndex, TenantId, ChunkCount);
 
 impl BlockId {
     /// The id that is never a block: a load verifies the fragment but does not write it.

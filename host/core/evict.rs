@@ -10,14 +10,14 @@
 
 use super::chunk::{ChunkIndex, Presence};
 use super::slot::{Released, SlotState};
-use super::{Core, GroupState, MissReason, Refused};
+use super::{Core, GroupState, MissReason, Refused, StoreRequest};
 use crate::layout::Attention;
 use crate::units::GroupIndex;
 
 /// Chunks that one search for victims looks at before it gives the lock back.
 const STEP_COUNT_MAX: u32 = 256;
 
-/// What [`Core::make_room`] reached.
+/// What [`Core::make_room`] and [`Core::make_room_for`] reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// As many slots as asked for are free.
@@ -50,10 +50,7 @@ impl GroupState {
 }
 
 impl Core {
-    /// Evicts until `slot_count` slots of `group` are free, in one bounded step.
-    ///
-    /// A store evicts by itself; calling this first, until it is `Ready`, keeps the work of one
-    /// hold of the lock small when long prefixes have to leave.
+    /// Evicts until `slot_count` slots of `group` are free, in one bounded step: for watermarks.
     ///
     /// # Errors
     ///
@@ -61,19 +58,47 @@ impl Core {
     pub fn make_room(&mut self, group: GroupIndex, slot_count: u32) -> Result<Room, Refused> {
         self.guarded(|core| {
             let at = core.group_position(group)?;
-            let mut steps = STEP_COUNT_MAX;
-            loop {
-                let free = core.groups[at].slots.counts().free;
-                if free >= slot_count {
-                    return Ok(Room::Ready);
-                }
-                match core.evict_one(at, &mut steps) {
-                    Eviction::Freed => {}
-                    Eviction::Nothing => return Ok(Room::Exhausted { free }),
-                    Eviction::OutOfSteps => return Ok(Room::MoreWork),
-                }
-            }
+            Ok(core.evict_until(at, slot_count))
         })
+    }
+
+    /// Evicts what a store of `request` would have to, sparing the chunk it builds on, in one
+    /// bounded step.
+    ///
+    /// A store evicts by itself; calling this first, until it no longer answers
+    /// [`Room::MoreWork`], keeps each hold of the lock short when long prefixes have to leave.
+    ///
+    /// # Errors
+    ///
+    /// As [`Core::store`].
+    pub fn make_room_for(&mut self, request: StoreRequest<'_>) -> Result<Room, Refused> {
+        self.guarded(|core| {
+            let at = core.group_position(request.group)?;
+            Refused::check_keys(request.keys)?;
+            let Ok(parent) = core.resolve_parent(at, request.parent) else {
+                // The store will be refused for want of its parent: nothing to make room for.
+                return Ok(Room::Ready);
+            };
+            core.protect(parent);
+            let room = core.evict_until(at, core.slots_wanted(request.keys));
+            core.protect(ChunkIndex::NONE);
+            Ok(room)
+        })
+    }
+
+    fn evict_until(&mut self, at: usize, slot_count: u32) -> Room {
+        let mut steps = STEP_COUNT_MAX;
+        loop {
+            let free = self.groups[at].slots.counts().free;
+            if free >= slot_count {
+                return Room::Ready;
+            }
+            match self.evict_one(at, &mut steps) {
+                Eviction::Freed => {}
+                Eviction::Nothing => return Room::Exhausted { free },
+                Eviction::OutOfSteps => return Room::MoreWork,
+            }
+        }
     }
 
     /// Steps that a command may spend on finding victims.

@@ -74,7 +74,11 @@ impl Core {
 
     /// Finds the chunk that the first key follows. A full group must have it; a window group goes
     /// on without.
-    fn resolve_parent(&self, at: usize, parent: Option<Key>) -> Result<ChunkIndex, Failure> {
+    pub(super) fn resolve_parent(
+        &self,
+        at: usize,
+        parent: Option<Key>,
+    ) -> Result<ChunkIndex, Failure> {
         let Some(key) = parent else {
             return Ok(ChunkIndex::NONE);
         };
@@ -87,6 +91,17 @@ impl Core {
             None if self.groups[at].spares_ancestors() => Err(Failure::ParentMissing),
             None => Ok(ChunkIndex::NONE),
         }
+    }
+
+    /// Counts the keys that have no slot yet.
+    pub(super) fn slots_wanted(&self, keys: &[Key]) -> u32 {
+        let mut found = [None; KEY_COUNT_MAX];
+        self.index.find_many(keys, self.chunks.records(), &mut found);
+        let has_slot = |index: &ChunkIndex| {
+            matches!(self.chunks.at(*index).presence, Presence::Here | Presence::Draining)
+        };
+        let here = found.iter().take(keys.len()).flatten().filter(|index| has_slot(index)).count();
+        u32::try_from(keys.len() - here).expect("at most 64 keys")
     }
 
     /// Decides what becomes of one chunk below `parent`.

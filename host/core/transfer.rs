@@ -66,7 +66,7 @@ pub enum Failure {
     #[error("the group's host tier is full and every chunk in it is pinned or in flight")]
     Full,
     /// Too many chunks had to be passed over to find a victim; asking again goes on from there.
-    #[error("no victim was found within one step; call make_room, then store again")]
+    #[error("no victim was found within one step; call make_room_for, then store again")]
     Busy,
     /// The key was lost while pinned and its slot is not free yet.
     #[error("the chunk's former slot still has readers")]

@@ -1,0 +1,160 @@
+//! Published traces through the reader and the reference cache: counts must come out exactly.
+//!
+//! The files are not part of the repository. They are looked for in `KVTIDE_TRACES`, or else in
+//! `../shared/traces` beside the repository; where they are not, the tests say so and pass.
+
+use kvtide::replay::{
+    ChunkCache, CoreCache, DEFAULT_CAPACITY_PERCENTS, ReferenceLru, Trace, dry_run,
+};
+use ruzstd::decoding::StreamingDecoder;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+
+/// What is known of a trace file: its size, and the hits of a least-recently-used cache at 1, 5,
+/// 10, 25 and 50 % where they are published.
+struct KnownTrace {
+    name: &'static str,
+    request_count: usize,
+    block_use_count: u64,
+    unique_block_count: u64,
+    hit_counts: Option<[u64; 5]>,
+}
+
+const KNOWN_TRACES: [KnownTrace; 8] = [
+    KnownTrace {
+        name: "mooncake_conversation_trace",
+        request_count: 12_031,
+        block_use_count: 288_500,
+        unique_block_count: 182_790,
+        hit_counts: Some([15_136, 56_479, 80_466, 101_978, 104_759]),
+    },
+    KnownTrace {
+        name: "mooncake_synthetic_trace",
+        request_count: 3_993,
+        block_use_count: 121_877,
+        unique_block_count: 43_924,
+        hit_counts: Some([4_644, 19_087, 31_973, 54_123, 71_763]),
+    },
+    KnownTrace {
+        name: "lmcache_agent_mixed_retimed_b16",
+        request_count: 1_619,
+        block_use_count: 249_511,
+        unique_block_count: 24_928,
+        hit_counts: Some([42_315, 133_969, 195_724, 224_495, 224_564]),
+    },
+    KnownTrace {
+        name: "claude_code_overlay_120s_2h_runs",
+        request_count: 4_097,
+        block_use_count: 7_024_589,
+        unique_block_count: 357_439,
+        hit_counts: Some([334_954, 3_548_544, 5_485_483, 6_558_927, 6_655_570]),
+    },
+    KnownTrace {
+        name: "claude_code_710_sessions_runs",
+        request_count: 49_334,
+        block_use_count: 94_310_647,
+        unique_block_count: 3_450_959,
+        hit_counts: None,
+    },
+    KnownTrace {
+        name: "lmcache_agent_miniswe_b16",
+        request_count: 402,
+        block_use_count: 154_156,
+        unique_block_count: 9_967,
+        hit_counts: None,
+    },
+    KnownTrace {
+        name: "lmcache_agent_magagent_b16",
+        request_count: 746,
+        block_use_count: 90_854,
+        unique_block_count: 14_326,
+        hit_counts: None,
+    },
+    KnownTrace {
+        name: "lmcache_agent_taubench_b16",
+        request_count: 471,
+        block_use_count: 4_501,
+        unique_block_count: 635,
+        hit_counts: None,
+    },
+];
+
+/// Reads a trace; `None`, and a line that says so, where the traces are not at hand.
+fn trace(known: &KnownTrace) -> Option<Trace> {
+    let folder = std::env::var_os("KVTIDE_TRACES").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/traces")),
+        PathBuf::from,
+    );
+    if !folder.is_dir() {
+        eprintln!("skipped: no traces at {}", folder.display());
+        return None;
+    }
+    let file = File::open(folder.join(format!("{}.jsonl.zst", known.name)));
+    let file = file.expect("each known trace is in the folder");
+    let text = StreamingDecoder::new(BufReader::new(file)).expect("a zstd frame");
+    Some(Trace::read(BufReader::new(text)).expect("a valid trace"))
+}
+
+#[test]
+fn published_traces_have_the_counts_they_are_published_with() {
+    for known in &KNOWN_TRACES {
+        let Some(trace) = trace(known) else { return };
+        assert_eq!(trace.requests().len(), known.request_count, "{}", known.name);
+        assert_eq!(trace.block_use_count(), known.block_use_count, "{}", known.name);
+        let unique_block_count = trace.unique_blocks().count();
+        assert_eq!(unique_block_count, known.unique_block_count, "{}", known.name);
+    }
+}
+
+#[test]
+fn the_reference_cache_hits_what_is_published() {
+    for known in &KNOWN_TRACES {
+        let Some(expected) = known.hit_counts else {
+            continue;
+        };
+        let Some(trace) = trace(known) else { return };
+        let hit_counts = DEFAULT_CAPACITY_PERCENTS.map(|percent| {
+            let open = |capacity| Ok(ReferenceLru::new(trace.unique_blocks(), capacity));
+            let Ok(report) = dry_run(&trace, percent.of(&trace), open, |_| ());
+            assert_eq!(report.block_use_count, known.block_use_count);
+            report.hit_count
+        });
+        assert_eq!(hit_counts, expected, "{}", known.name);
+    }
+}
+
+#[test]
+fn the_core_hits_what_is_published_and_keeps_its_invariants() {
+    for known in &KNOWN_TRACES {
+        let Some(expected) = known.hit_counts else { continue };
+        let Some(trace) = trace(known) else { return };
+        let hit_counts = DEFAULT_CAPACITY_PERCENTS.map(|percent| {
+            let mut cache = CoreCache::new(percent.of(&trace)).expect("a capacity that works");
+            let hits = trace.requests().iter().map(|request| {
+                u64::from(cache.run(request).expect("a request that runs").hits.get())
+            });
+            let hit_count = hits.sum::<u64>();
+            cache.core().audit().expect("all invariants hold");
+            hit_count
+        });
+        assert_eq!(hit_counts, expected, "{}", known.name);
+    }
+}
+
+#[test]
+fn the_sessions_file_is_read_with_local_scopes_and_nested_requests_in_place() {
+    let known = &KNOWN_TRACES[4];
+    let Some(trace) = trace(known) else { return };
+    let scopes: Vec<u32> = trace.requests().iter().map(|request| request.scope().get()).collect();
+    assert!(scopes.is_sorted());
+    assert_eq!((scopes.first(), scopes.last()), (Some(&1), Some(&710)));
+    // Times within a session never run backwards but where a sub-agent's list ends.
+    let turns_back = trace
+        .requests()
+        .windows(2)
+        .filter(|pair| pair[0].scope() == pair[1].scope())
+        .filter(|pair| pair[0].arrival_ms() > pair[1].arrival_ms())
+        .count();
+    assert!(turns_back <= 63, "{turns_back} for 63 sub-agents");
+}
