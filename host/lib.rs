@@ -65,8 +65,8 @@
 //!
 //! # Crate features
 //!
-//! - `replay` (off by default): reads request traces and generates seeded workloads. Costs serde
-//!   and serde_json; the `kvtide` program turns it on.
+//! - `replay` (off by default): reads request traces and generates seeded workloads. Costs `serde`
+//!   and `serde_json`; the `kvtide` program turns it on.
 #![deny(unsafe_code)]
 
 pub mod core;

@@ -88,7 +88,12 @@ impl PrefixHit {
     }
 }
 
-/// A lookup under way. See the [module's documentation](self).
+/// A lookup under way, over one or several groups.
+///
+/// It finds the largest token count that is a multiple of every group's chunk tokens, for which
+/// each full group has all chunks before it and each window group all chunks that hold any of the
+/// last `window` tokens before it. It lives with the caller and touches the core only in
+/// [`Lookup::step`], so that the caller holds its lock for one bounded call at a time.
 #[derive(Debug)]
 pub struct Lookup<'a> {
     plan: PlanId,
