@@ -70,10 +70,12 @@
 #![deny(unsafe_code)]
 
 pub mod core;
+pub mod device;
 pub mod fingerprint;
 pub mod key;
 pub mod layout;
 mod links;
+pub mod mem;
 pub mod policy;
 #[cfg(feature = "replay")]
 pub mod replay;
