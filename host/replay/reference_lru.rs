@@ -191,15 +191,11 @@ mod tests {
             ),
             capacity in 0_u32..40,
         ) {
-            let requests: Vec<Request> = requests
-                .iter()
-                .map(|(scope, runs)| {
-                    let runs = runs
-                        .iter()
-                        .map(|&(first, count)| BlockRun::new(BlockNumber::new(first), count).unwrap());
-                    Request::new(Scope::new(*scope), runs).unwrap()
-                })
-                .collect();
+            let run = |(first, count)| BlockRun::new(BlockNumber::new(first), count).unwrap();
+            let request = |(scope, runs): (u32, Vec<(u64, u64)>)| {
+                Request::new(Scope::new(scope), runs.into_iter().map(run)).unwrap()
+            };
+            let requests: Vec<Request> = requests.into_iter().map(request).collect();
             let blocks = UniqueBlocks::of(&requests);
             let mut lru = ReferenceLru::new(&blocks, ChunkCount::new(capacity));
             let mut queue = VecDeque::new();

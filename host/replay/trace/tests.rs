@@ -379,7 +379,8 @@ proptest! {
         with in "[-0-9\\[\\]{}\",.:a-z]{0,3}",
         length in 0_usize..4,
     ) {
-        let mut line = session_line(r#"{"t":1.5,"requests":[{"in":1,"out":2,"hash_runs":[[3,4]]}]}"#);
+        let entry = r#"{"t":1.5,"requests":[{"in":1,"out":2,"hash_runs":[[3,4]]}]}"#;
+        let mut line = session_line(entry);
         let start = at.index(line.len());
         let end = (start + length).min(line.len());
         line.replace_range(start..end, &with);
@@ -392,7 +393,12 @@ proptest! {
     #[test]
     fn what_is_written_is_read_back(
         requests in prop::collection::vec(
-            (prop::collection::vec((0_u64..50, 1_u64..6), 0..6), any::<u32>(), any::<u32>(), 0..1_u64 << 53),
+            (
+                prop::collection::vec((0_u64..50, 1_u64..6), 0..6),
+                any::<u32>(),
+                any::<u32>(),
+                0..1_u64 << 53,
+            ),
             1..20,
         ),
     ) {
