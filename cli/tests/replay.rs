@@ -253,9 +253,9 @@ fn options_that_cannot_be_meant_are_refused_in_one_line() {
         );
     }
     let cases = [
-        ("--capacity-chunks", "CHUNKS", "0", 1, 268_435_456),
-        ("--capacity-chunks", "CHUNKS", "-1", 1, 268_435_456),
-        ("--capacity-chunks", "CHUNKS", "268435457", 1, 268_435_456),
+        ("--capacity-chunks", "CHUNKS", "0", 1, 67_108_864),
+        ("--capacity-chunks", "CHUNKS", "-1", 1, 67_108_864),
+        ("--capacity-chunks", "CHUNKS", "67108865", 1, 67_108_864),
         ("--requests", "COUNT", "0", 1, 1_000_000),
         ("--requests", "COUNT", "1000001", 1, 1_000_000),
         ("--requests", "COUNT", "many", 1, 1_000_000),

@@ -42,7 +42,7 @@ impl<'trace> ReferenceLru<'trace> {
     /// When there are 2^32 - 1 blocks or more; a [`Trace`](super::Trace) never has so many.
     pub fn new(blocks: &'trace UniqueBlocks, capacity: ChunkCount) -> Self {
         let head = u32::try_from(blocks.count()).unwrap_or(ABSENT);
-        assert!(head < ABSENT, "a trace has at most 2^28 unique blocks");
+        assert!(head < ABSENT, "a trace has at most 2^26 unique blocks");
         let absent = Links {
             newer: ABSENT,
             older: ABSENT,

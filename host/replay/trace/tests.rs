@@ -343,10 +343,10 @@ fn more_unique_blocks_than_the_limit_are_refused_without_being_expanded() {
         let lines = (0..count).map(|at| line(at << 32) + "\n");
         lines.collect()
     };
-    assert_eq!(read(&lines(16)).unwrap().unique_blocks().count(), 1 << 28);
+    assert_eq!(read(&lines(4)).unwrap().unique_blocks().count(), 1 << 26);
     assert_eq!(
-        refusal(&lines(17)),
-        "the trace has 285212672 unique blocks, over the limit of 268435456; split it or use \
+        refusal(&lines(5)),
+        "the trace has 83886080 unique blocks, over the limit of 67108864; split it or use \
          larger blocks"
     );
 }
