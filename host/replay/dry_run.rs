@@ -37,11 +37,11 @@ impl CapacityPercent {
     }
 
     /// Returns this share of the unique blocks of `trace`, rounded down; 0 for a small trace.
-    #[expect(clippy::missing_panics_doc, reason = "a trace has at most 2^28 unique blocks")]
+    #[expect(clippy::missing_panics_doc, reason = "a trace has at most 2^26 unique blocks")]
     pub fn of(self, trace: &Trace) -> ChunkCount {
         let scaled = trace.unique_blocks().count() * u64::from(self.thousandths);
         let chunks = u32::try_from(scaled / u64::from(THOUSANDTHS_MAX));
-        ChunkCount::new(chunks.expect("a trace has at most 2^28 unique blocks"))
+        ChunkCount::new(chunks.expect("a trace has at most 2^26 unique blocks"))
     }
 
     /// Returns the share as a number from 0 to 100.

@@ -42,7 +42,7 @@ impl<'trace> ReferenceLru<'trace> {
     /// When there are 2^32 - 1 blocks or more; a [`Trace`](super::Trace) never has so many.
     pub fn new(blocks: &'trace UniqueBlocks, capacity: ChunkCount) -> Self {
         let head = u32::try_from(blocks.count()).unwrap_or(ABSENT);
-        assert!(head < ABSENT, "a trace has at most 2^28 unique blocks");
+        assert!(head < ABSENT, "a trace has at most 2^26 unique blocks");
         let absent = Links { newer: ABSENT, older: ABSENT };
         let mut links = vec![absent; head as usize + 1];
         links[head as usize] = Links { newer: head, older: head };
@@ -167,15 +167,11 @@ mod tests {
             ),
             capacity in 0_u32..40,
         ) {
-            let requests: Vec<Request> = requests
-                .iter()
-                .map(|(scope, runs)| {
-                    let runs = runs
-                        .iter()
-                        .map(|&(first, count)| BlockRun::new(BlockNumber::new(first), count).unwrap());
-                    Request::new(Scope::new(*scope), runs).unwrap()
-                })
-                .collect();
+            let run = |(first, count)| BlockRun::new(BlockNumber::new(first), count).unwrap();
+            let request = |(scope, runs): (u32, Vec<(u64, u64)>)| {
+                Request::new(Scope::new(scope), runs.into_iter().map(run)).unwrap()
+            };
+            let requests: Vec<Request> = requests.into_iter().map(request).collect();
             let blocks = UniqueBlocks::of(&requests);
             let mut lru = ReferenceLru::new(&blocks, ChunkCount::new(capacity));
             let mut queue = VecDeque::new();

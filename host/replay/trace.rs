@@ -12,8 +12,8 @@ use std::io::{BufRead, Read};
 /// Most requests a trace may have: 16 Mi.
 pub const REQUESTS_MAX: u64 = 1 << 24;
 
-/// Most unique blocks a trace may have: 256 Mi. A cache's index of a whole trace stays in memory.
-pub const UNIQUE_BLOCKS_MAX: u64 = 1 << 28;
+/// Most unique blocks a trace may have: 64 Mi. A cache's index of a whole trace stays in memory.
+pub const UNIQUE_BLOCKS_MAX: u64 = 1 << 26;
 
 /// Longest line accepted, in bytes: 256 MiB, a request of 16 Mi written-out block numbers.
 pub const LINE_BYTES_MAX: u64 = 1 << 28;

@@ -1,0 +1,117 @@
+//! Why the program ends without a result: one line for a person, and an exit code.
+
+use clap::error::ErrorKind;
+use kvtide::replay::{CapacityPercent, TraceError, WorkloadError};
+use std::io;
+use std::process::ExitCode;
+
+/// Exit code when the program failed.
+const FAILED: u8 = 1;
+/// Exit code when what the program was given is wrong; clap's own too.
+const BAD_INPUT: u8 = 2;
+
+/// Why the program ends without a result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// The command line is wrong, or asked for help.
+    #[error("{}", one_line(.0))]
+    Usage(#[from] clap::Error),
+    /// A trace cannot be opened.
+    #[error("cannot open trace {name}: {source}; check the path and its permissions")]
+    Open { name: String, source: io::Error },
+    /// A trace is a folder.
+    #[error("trace {name} is a folder; give the files in it")]
+    Folder { name: String },
+    /// A trace cannot be read.
+    #[error("trace {name}: {source}")]
+    Trace { name: String, source: TraceError },
+    /// The built-in workload cannot be made as asked.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// No request uses any block.
+    #[error("{name} has no blocks to cache: every request is empty; give another trace")]
+    NoBlocks { name: String },
+    /// A share of the blocks asked for is less than one chunk.
+    #[error(
+        "--capacity-percent {percent}: of the {unique} unique blocks of {name} that is less than \
+         one chunk; give a larger share, or --capacity-chunks"
+    )]
+    LessThanOneChunk { percent: CapacityPercent, unique: u64, name: String },
+    /// Half of the blocks, the largest default share, is less than one chunk.
+    #[error(
+        "{name} has one unique block, too few for the default capacities; \
+         give --capacity-chunks 1"
+    )]
+    OneBlock { name: String },
+    /// The cache failed in the middle of a replay.
+    #[error("the cache failed while it replayed {name}: {source}")]
+    Cache { name: String, source: Box<dyn std::error::Error + Send + Sync> },
+    /// The report cannot be made into JSON.
+    #[error("cannot write the report as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Standard output cannot be written.
+    #[error("cannot write the report: {0}")]
+    Output(io::Error),
+}
+
+impl CliError {
+    /// Tells the person, and returns the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        match self {
+            // Help and version are printed whole, and are no error but without a command. Whoever
+            // no longer listens is not told so.
+            Self::Usage(usage) if is_help(usage.kind()) => {
+                let _ = usage.print();
+                return ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(BAD_INPUT));
+            }
+            // `kvtide replay | head` has what it wanted.
+            Self::Output(source) if source.kind() == io::ErrorKind::BrokenPipe => {
+                return ExitCode::SUCCESS;
+            }
+            _ => eprintln!("error: {}", self.to_string().replace(['\n', '\r'], " ")),
+        }
+        ExitCode::from(self.exit_code())
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Cache { .. } | Self::Json(_) | Self::Output(_) => FAILED,
+            Self::Usage(_)
+            | Self::Open { .. }
+            | Self::Folder { .. }
+            | Self::Trace { .. }
+            | Self::Workload(_)
+            | Self::NoBlocks { .. }
+            | Self::LessThanOneChunk { .. }
+            | Self::OneBlock { .. } => BAD_INPUT,
+        }
+    }
+}
+
+fn is_help(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    )
+}
+
+/// Joins what clap says over several lines, without its hints at usage and help.
+///
+/// Of options that exclude each other clap names two, and no way out.
+fn one_line(error: &clap::Error) -> String {
+    let rendered = error.render().to_string();
+    let parts: Vec<&str> = rendered
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more info"))
+        .filter(|line| !line.is_empty())
+        .collect();
+    let joined = parts.join("; ").replace(":;", ":");
+    let remedy = match error.kind() {
+        ErrorKind::ArgumentConflict => "; leave one of them out",
+        _ => "",
+    };
+    joined.strip_prefix("error: ").unwrap_or(&joined).to_owned() + remedy
+}

@@ -1,0 +1,141 @@
+//! `kvtide replay`: reads or generates traces, runs each through the core at each capacity, and
+//! reports.
+//!
+//! Everything that can be refused is refused before the first replay starts.
+
+use crate::args::{Preset, ReplayArguments};
+use crate::error::CliError;
+use crate::report::{self, Replay, Source, WorkloadSource};
+use crate::{progress, trace_file};
+use kvtide::replay::{
+    CapacityPercent, CoreCache, DEFAULT_CAPACITY_PERCENTS, Generator, Trace, Workload, dry_run,
+};
+use kvtide::units::ChunkCount;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Requests of the built-in workload unless given.
+const DEFAULT_REQUESTS: u64 = 10_000;
+/// Seed of the built-in workload unless given.
+const DEFAULT_SEED: u64 = 1;
+
+/// Eviction policy of the cache that [`replay`] opens.
+const POLICY: &str = "lru";
+
+/// A capacity to replay at, and the percentage it comes from.
+#[derive(Clone, Copy, Debug)]
+struct Capacity {
+    percent: Option<CapacityPercent>,
+    chunks: ChunkCount,
+}
+
+/// Something to replay, at these capacities.
+struct Job {
+    source: Source,
+    trace: Trace,
+    capacities: Vec<Capacity>,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &ReplayArguments) -> Result<(), CliError> {
+    let jobs = jobs(arguments)?;
+    let replays = jobs.into_iter().map(replay).collect::<Result<Vec<_>, _>>()?;
+    if !arguments.dry_run {
+        eprintln!("note: this version replays metadata only, as with --dry-run");
+    }
+    let text = if arguments.json { report::json(&replays)? } else { report::tables(&replays) };
+    print(&text)
+}
+
+fn jobs(arguments: &ReplayArguments) -> Result<Vec<Job>, CliError> {
+    if arguments.traces.is_empty() {
+        let (source, trace) = generate(arguments)?;
+        return Ok(vec![job(source, trace, arguments)?]);
+    }
+    let read = |path: &Path| {
+        let source = Source::Trace(path.display().to_string());
+        job(source, trace_file::read(path)?, arguments)
+    };
+    arguments.traces.iter().map(|path| read(path)).collect()
+}
+
+fn generate(arguments: &ReplayArguments) -> Result<(Source, Trace), CliError> {
+    let preset = arguments.workload.unwrap_or(Preset::Chat);
+    let mut workload: Workload = preset.workload();
+    if let Some(live_sessions) = arguments.live_sessions {
+        workload.live_sessions = live_sessions;
+    }
+    let source = WorkloadSource {
+        name: preset.name(),
+        seed: arguments.seed.unwrap_or(DEFAULT_SEED),
+        request_count: arguments.requests.unwrap_or(DEFAULT_REQUESTS),
+        live_session_count: workload.live_sessions,
+    };
+    let generator = Generator::new(workload, source.seed, source.request_count)?;
+    let bar = progress::generating(source.name, source.request_count);
+    let requests = bar.wrap_iter(generator).collect();
+    let source = Source::Workload(source);
+    let trace = Trace::from_requests(requests)
+        .map_err(|error| CliError::Trace { name: source.name(), source: error })?;
+    Ok((source, trace))
+}
+
+fn job(source: Source, trace: Trace, arguments: &ReplayArguments) -> Result<Job, CliError> {
+    let capacities = capacities(&source, &trace, arguments)?;
+    Ok(Job { source, trace, capacities })
+}
+
+/// Returns the capacities asked for. Of the default ones, those of less than a chunk are left out.
+fn capacities(
+    source: &Source,
+    trace: &Trace,
+    arguments: &ReplayArguments,
+) -> Result<Vec<Capacity>, CliError> {
+    let name = || source.name();
+    let unique = trace.unique_blocks().count();
+    if unique == 0 {
+        return Err(CliError::NoBlocks { name: name() });
+    }
+    if !arguments.capacity_chunks.is_empty() {
+        let given = arguments.capacity_chunks.iter();
+        let capacity = |&chunks| Capacity { percent: None, chunks };
+        return Ok(given.map(capacity).collect());
+    }
+    let is_default = arguments.capacity_percent.is_empty();
+    let percents =
+        if is_default { &DEFAULT_CAPACITY_PERCENTS[..] } else { &arguments.capacity_percent };
+    let mut capacities = Vec::new();
+    for &percent in percents {
+        let chunks = percent.of(trace);
+        if chunks.get() > 0 {
+            let percent = Some(percent);
+            capacities.push(Capacity { percent, chunks });
+        } else if !is_default {
+            return Err(CliError::LessThanOneChunk { percent, unique, name: name() });
+        }
+    }
+    if capacities.is_empty() {
+        return Err(CliError::OneBlock { name: name() });
+    }
+    Ok(capacities)
+}
+
+fn replay(job: Job) -> Result<Replay, CliError> {
+    let mut replay = Replay::new(job.source, POLICY, &job.trace);
+    let block_uses = job.trace.block_use_count() * job.capacities.len() as u64;
+    let bar = progress::replaying(replay.source.short_name(), block_uses);
+    for Capacity { percent, chunks } in job.capacities {
+        let report = dry_run(&job.trace, chunks, CoreCache::new, |uses| bar.inc(uses));
+        let report = report.map_err(|error| CliError::Cache {
+            name: replay.source.name(),
+            source: error.into(),
+        })?;
+        replay.capacities.push((percent, report));
+    }
+    Ok(replay)
+}
+
+fn print(text: &str) -> Result<(), CliError> {
+    let mut output = io::stdout().lock();
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(CliError::Output)
+}
