@@ -76,6 +76,7 @@ pub mod key;
 pub mod layout;
 mod links;
 pub mod mem;
+pub mod pager;
 pub mod policy;
 #[cfg(feature = "replay")]
 pub mod replay;

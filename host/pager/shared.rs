@@ -1,0 +1,314 @@
+//! What callers and the device thread share: the core under its lock, the jobs, and what there is
+//! to do.
+//!
+//! Locks, in the order in which they may be taken: `jobs`, then `core`; `inbox`, `dropped` and a
+//! ticket's own lock are taken with neither held. `core` is a leaf: under it nothing is hashed,
+//! logged, woken, allocated at size, copied or launched. What a command brought about is collected
+//! as [`Effects`] under the lock and run after it.
+
+use super::ticket::TicketState;
+use crate::core::{
+    Action, Completion, Core, HopRequest, KEY_COUNT_MAX, PlanId, Refused, Stage, TransferId,
+};
+use crate::device::{ChunkBlocks, Device};
+use crate::layout::{Layout, Packing};
+use crate::mem::Slab;
+use crate::units::{ByteCount, Timestamp};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// Everything of a pager but its thread's handle.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) layout: Layout,
+    /// The packing of a whole chunk, one a group.
+    pub(super) packings: Vec<Packing>,
+    /// The host tier's regions, one a group.
+    pub(super) slabs: Vec<Arc<Slab>>,
+    pub(super) device: Arc<dyn Device>,
+    pub(super) ticket_timeout: Duration,
+    pub(super) device_timeout: Duration,
+    core: Mutex<Core>,
+    jobs: Mutex<HashMap<TransferId, Job>>,
+    /// Hops that callers brought about, for the device thread.
+    inbox: Mutex<Vec<HopRequest>>,
+    drop_sender: Sender<PlanId>,
+    dropped: Mutex<Receiver<PlanId>>,
+    origin: Instant,
+    process: u32,
+    is_closing: AtomicBool,
+    is_device_lost: AtomicBool,
+}
+
+/// What the device thread needs to know of a transfer, and who waits for it.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) ticket: Arc<TicketState>,
+    /// The engine's side of each chunk, by position.
+    pub(super) chunks: Vec<ChunkBlocks>,
+    /// Bytes of the slot image of each chunk.
+    pub(super) image: ByteCount,
+}
+
+/// What a command brought about, to be run after the lock is let go of.
+#[derive(Debug)]
+pub(super) struct Effects {
+    actions: Vec<Action>,
+    pub(super) hops: Vec<HopRequest>,
+    settled: Vec<Settled>,
+}
+
+/// A transfer that reached its released point or its end.
+#[derive(Debug)]
+struct Settled {
+    id: TransferId,
+    stages: [Stage; KEY_COUNT_MAX],
+    count: usize,
+}
+
+impl Effects {
+    pub(super) fn new() -> Self {
+        Self {
+            actions: Vec::with_capacity(2 * KEY_COUNT_MAX),
+            hops: Vec::with_capacity(2 * KEY_COUNT_MAX),
+            settled: Vec::with_capacity(8),
+        }
+    }
+
+    /// Takes the core's actions, and lets go of the transfers that have ended.
+    fn collect(&mut self, core: &mut Core) {
+        core.take_actions(&mut self.actions);
+        for action in self.actions.drain(..) {
+            match action {
+                Action::Start(hop) => self.hops.push(hop),
+                Action::Wake { transfer } => {
+                    let Some(now) = core.stages(transfer) else { continue };
+                    let mut stages = [Stage::Queued; KEY_COUNT_MAX];
+                    stages[..now.len()].copy_from_slice(now);
+                    let count = now.len();
+                    if now.iter().all(|stage| stage.is_final()) {
+                        core.detach(transfer);
+                    }
+                    self.settled.push(Settled { id: transfer, stages, count });
+                }
+            }
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn new(parts: SharedParts, core: Core) -> Self {
+        let (drop_sender, dropped) = channel();
+        Self {
+            layout: parts.layout,
+            packings: parts.packings,
+            slabs: parts.slabs,
+            device: parts.device,
+            ticket_timeout: parts.ticket_timeout,
+            device_timeout: parts.device_timeout,
+            core: Mutex::new(core),
+            jobs: Mutex::new(HashMap::new()),
+            inbox: Mutex::new(Vec::new()),
+            drop_sender,
+            dropped: Mutex::new(dropped),
+            origin: Instant::now(),
+            process: std::process::id(),
+            is_closing: AtomicBool::new(false),
+            is_device_lost: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        let elapsed = self.origin.elapsed().as_nanos();
+        Timestamp::new(u64::try_from(elapsed).unwrap_or(u64::MAX))
+    }
+
+    /// The point `timeout` from now.
+    pub(super) fn deadline(&self, timeout: Duration) -> Timestamp {
+        self.now().after(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Whether this process opened the pager: a forked child shares memory with threads that it
+    /// does not have.
+    pub(super) fn is_own_process(&self) -> bool {
+        std::process::id() == self.process
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
+    }
+
+    pub(super) fn start_closing(&self) {
+        self.is_closing.store(true, Ordering::Release);
+        self.device.wake();
+    }
+
+    pub(super) fn is_device_lost(&self) -> bool {
+        self.is_device_lost.load(Ordering::Acquire)
+    }
+
+    pub(super) fn lose_device(&self) {
+        self.is_device_lost.store(true, Ordering::Release);
+        self.device.abandon();
+    }
+
+    pub(super) fn drop_queue(&self) -> Sender<PlanId> {
+        self.drop_sender.clone()
+    }
+
+    /// Makes one command of the core, with the plans dropped since the last one, and runs what
+    /// comes of it.
+    pub(super) fn command<T>(&self, command: impl FnOnce(&mut Core) -> T) -> T {
+        let mut effects = Effects::new();
+        let result = self.collect(&mut effects, command);
+        self.settle(&mut effects);
+        self.hand_over(effects.hops);
+        result
+    }
+
+    /// Makes one command that opens a transfer, and registers its job before any hop of it can
+    /// be looked for.
+    pub(super) fn open_transfer(
+        &self,
+        open: impl FnOnce(&mut Core) -> Result<TransferId, Refused>,
+        job: impl FnOnce(TransferId) -> Job,
+    ) -> Result<TransferId, Refused> {
+        let mut effects = Effects::new();
+        let id = {
+            let mut jobs = lock(&self.jobs);
+            let id = self.collect(&mut effects, open)?;
+            jobs.insert(id, job(id));
+            id
+        };
+        self.settle(&mut effects);
+        self.hand_over(effects.hops);
+        Ok(id)
+    }
+
+    /// Makes one command under the lock; its effects are left to the caller.
+    pub(super) fn collect<T>(
+        &self,
+        effects: &mut Effects,
+        command: impl FnOnce(&mut Core) -> T,
+    ) -> T {
+        let mut dropped = [None; KEY_COUNT_MAX];
+        self.take_dropped(&mut dropped);
+        let mut core = lock(&self.core);
+        for plan in dropped.into_iter().flatten() {
+            core.drop_plan(plan);
+        }
+        let result = command(&mut core);
+        effects.collect(&mut core);
+        result
+    }
+
+    fn take_dropped(&self, into: &mut [Option<PlanId>; KEY_COUNT_MAX]) {
+        // Somebody else at it does the same work.
+        let receiver = match self.dropped.try_lock() {
+            Ok(receiver) => receiver,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        for (target, plan) in into.iter_mut().zip(receiver.try_iter()) {
+            *target = Some(plan);
+        }
+    }
+
+    /// Tells the tickets of settled transfers, and forgets the jobs of those that have ended.
+    pub(super) fn settle(&self, effects: &mut Effects) {
+        for settled in effects.settled.drain(..) {
+            let stages = &settled.stages[..settled.count];
+            let has_ended = stages.iter().all(|stage| stage.is_final());
+            let ticket = {
+                let mut jobs = lock(&self.jobs);
+                let ticket = jobs.get(&settled.id).map(|job| Arc::clone(&job.ticket));
+                if has_ended {
+                    jobs.remove(&settled.id);
+                }
+                ticket
+            };
+            if let Some(ticket) = ticket {
+                ticket.settle(settled.id, stages);
+            }
+        }
+    }
+
+    fn hand_over(&self, hops: Vec<HopRequest>) {
+        if !hops.is_empty() {
+            lock(&self.inbox).extend(hops);
+            self.device.wake();
+        }
+    }
+
+    /// Moves the hops that callers brought about to the end of `into`.
+    pub(super) fn take_inbox(&self, into: &mut Vec<HopRequest>) {
+        into.append(&mut lock(&self.inbox));
+    }
+
+    /// Looks at the job of a hop that is to be started.
+    pub(super) fn with_job<T>(&self, id: TransferId, look: impl FnOnce(&Job) -> T) -> Option<T> {
+        lock(&self.jobs).get(&id).map(look)
+    }
+
+    /// Reports ended hops to the core, at most 64 a hold.
+    pub(super) fn complete(&self, completions: &[Completion], effects: &mut Effects) {
+        for batch in completions.chunks(KEY_COUNT_MAX) {
+            self.collect(effects, |core| {
+                for completion in batch {
+                    core.complete(*completion);
+                }
+            });
+            self.settle(effects);
+        }
+    }
+
+    pub(super) fn stages(&self, id: TransferId) -> Option<Vec<Stage>> {
+        let mut stages = Vec::with_capacity(KEY_COUNT_MAX);
+        stages.extend_from_slice(lock(&self.core).stages(id)?);
+        Some(stages)
+    }
+
+    pub(super) fn cancel(&self, id: TransferId) {
+        self.command(|core| core.cancel(id));
+    }
+
+    pub(super) fn renew_plan(&self, plan: PlanId) -> Result<(), Refused> {
+        let now = self.now();
+        self.command(|core| core.renew_plan(plan, now))
+    }
+
+    /// Whether any transfer is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        !lock(&self.jobs).is_empty()
+    }
+
+    /// Returns the chunk's place in its group's slab.
+    pub(super) fn slot(&self, hop: HopRequest, image: ByteCount) -> crate::mem::SlotMemory {
+        self.slabs[usize::from(hop.group.get())].slot(hop.slot, image)
+    }
+}
+
+/// What a [`Shared`] is made of, besides its core.
+#[derive(Debug)]
+pub(super) struct SharedParts {
+    pub(super) layout: Layout,
+    pub(super) packings: Vec<Packing>,
+    pub(super) slabs: Vec<Arc<Slab>>,
+    pub(super) device: Arc<dyn Device>,
+    pub(super) ticket_timeout: Duration,
+    pub(super) device_timeout: Duration,
+}
+
+/// Locks a mutex whose holders leave it whole even when they panic.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The chunks of a ticket that one transfer moves: at most 64 from `first`.
+pub(super) fn transfer_range(first: usize, chunk_count: usize) -> Range<usize> {
+    first..chunk_count.min(first + KEY_COUNT_MAX)
+}
