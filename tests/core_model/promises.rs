@@ -1,0 +1,147 @@
+//! Single promises of the core, each with the shortest run that would break it.
+
+use kvtide::core::{
+    Action, Core, CoreConfig, Failure, GroupConfig, Hop, HopFailure, HopRequest, LoadRequest,
+    MissReason, PlanId, Room, Stage, StoreRequest, TransferId,
+};
+use kvtide::key::Key;
+use kvtide::layout::Attention;
+use kvtide::units::{GroupIndex, Timestamp, TokenCount};
+
+const FULL: GroupIndex = GroupIndex::new(0);
+const WINDOW: GroupIndex = GroupIndex::new(1);
+const NOW: Timestamp = Timestamp::new(0);
+
+/// A core with a full and a window group, and short ways to drive it.
+struct Bench {
+    core: Core,
+}
+
+fn key(number: u128) -> Key {
+    Key::from_u128(number << 40 | number)
+}
+
+fn keys<const COUNT: usize>(numbers: [u128; COUNT]) -> [Key; COUNT] {
+    numbers.map(key)
+}
+
+impl Bench {
+    fn new(slot_count: u32) -> Self {
+        Self::with(slot_count, |_| {})
+    }
+
+    fn with(slot_count: u32, change: impl FnOnce(&mut CoreConfig)) -> Self {
+        let group = |attention| GroupConfig { slot_count, attention, pieces_per_chunk: 1 };
+        let window = Attention::Window { tokens: TokenCount::new(64) };
+        let mut config = CoreConfig::new(vec![group(Attention::Full), group(window)]);
+        change(&mut config);
+        Self { core: Core::new(&config).expect("the sizes work") }
+    }
+
+    fn start_store(&mut self, group: GroupIndex, parent: Option<Key>, keys: &[Key]) -> TransferId {
+        let deadline = Timestamp::NEVER;
+        let request = StoreRequest { group, parent, keys, deadline };
+        self.core.store(request).expect("a transfer is free")
+    }
+
+    fn start_load(&mut self, group: GroupIndex, keys: &[Key]) -> TransferId {
+        let request = LoadRequest { group, keys, deadline: Timestamp::NEVER };
+        self.core.load(request).expect("a transfer is free")
+    }
+
+    fn hops(&mut self) -> Vec<HopRequest> {
+        let mut actions = Vec::new();
+        self.core.take_actions(&mut actions);
+        let hop = |action| match action {
+            Action::Start(hop) => Some(hop),
+            _ => None,
+        };
+        actions.into_iter().filter_map(hop).collect()
+    }
+
+    /// Ends every hop well, until none is left.
+    fn finish(&mut self) {
+        loop {
+            let hops = self.hops();
+            if hops.is_empty() {
+                return self.check();
+            }
+            for hop in hops {
+                self.core.complete(hop.ended(Ok(())));
+            }
+        }
+    }
+
+    /// Stores chunks to the end and lets go of the transfer.
+    fn store(&mut self, group: GroupIndex, parent: Option<Key>, keys: &[Key]) -> Vec<Stage> {
+        let transfer = self.start_store(group, parent, keys);
+        self.finish();
+        let stages = self.core.stages(transfer).expect("it is held").to_vec();
+        self.core.detach(transfer);
+        stages
+    }
+
+    /// Loads one chunk and finds its bytes rotten.
+    fn lose(&mut self, group: GroupIndex, key: Key) {
+        let transfer = self.start_load(group, &[key]);
+        for _ in 0..2 {
+            for hop in self.hops() {
+                let rotten = hop.hop == Hop::Unpack;
+                let outcome = if rotten { Err(HopFailure::Checksum) } else { Ok(()) };
+                self.core.complete(hop.ended(outcome));
+            }
+        }
+        let stages = self.core.stages(transfer).expect("it is held");
+        assert_eq!(stages, [Stage::Failed(Failure::Checksum)]);
+        self.core.detach(transfer);
+        self.check();
+    }
+
+    fn plan(&mut self, group: GroupIndex, keys: &[Key]) -> PlanId {
+        let plan = self.core.open_plan(NOW).expect("a plan is free");
+        let probe = self.core.extend_plan(plan, group, keys).expect("the plan is open");
+        assert_eq!(probe.hit_count as usize, keys.len());
+        self.check();
+        plan
+    }
+
+    /// Evicts all that can be evicted; everything must go.
+    fn empty(&mut self, group: GroupIndex) {
+        let capacity = self.core.slots(group).map_or(0, |slots| slots.used + slots.free);
+        assert_eq!(self.core.make_room(group, capacity), Ok(Room::Ready));
+        self.check();
+    }
+
+    fn check(&self) {
+        assert_eq!(self.core.audit(), Ok(()));
+    }
+}
+
+#[test]
+fn a_lost_chunk_keeps_its_slot_until_its_last_reader_leaves() {
+    for group in [FULL, WINDOW] {
+        let mut bench = Bench::new(2);
+        bench.store(group, None, &keys([1]));
+        let plan = bench.plan(group, &keys([1]));
+        bench.lose(group, key(1));
+        assert_eq!(bench.core.peek(key(1)), Some(MissReason::Lost));
+        assert_eq!(bench.core.slots(group).map(|slots| slots.used), Some(1));
+        assert_eq!(bench.store(group, None, &keys([1])), [Stage::Failed(Failure::Draining)]);
+        bench.core.drop_plan(plan);
+        assert_eq!(bench.core.slots(group).map(|slots| slots.used), Some(0));
+        assert_eq!(bench.store(group, None, &keys([1])), [Stage::Done]);
+        bench.empty(group);
+    }
+}
+
+#[test]
+fn what_a_loss_orphaned_leaves_first() {
+    let mut bench = Bench::new(3);
+    bench.store(FULL, None, &keys([3]));
+    bench.store(FULL, None, &keys([1, 2]));
+    bench.lose(FULL, key(1));
+    bench.store(FULL, None, &keys([4]));
+    assert_eq!(bench.store(FULL, None, &keys([5])), [Stage::Done]);
+    assert_eq!(bench.core.peek(key(2)), Some(MissReason::Evicted));
+    assert_eq!(bench.core.peek(key(3)), None);
+}
