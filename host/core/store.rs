@@ -51,7 +51,7 @@ impl Core {
         for (key, found) in request.keys.iter().zip(found) {
             let placed = parent.and_then(|parent| {
                 self.protect(parent);
-                self.place(request.group, parent, *key, found, &mut steps)
+                self.place(id.index, parent, *key, found, &mut steps)
             });
             let (chunk, stage) = placed.unwrap_or_else(|failure| {
                 self.counters.refusals += 1;
@@ -89,15 +89,16 @@ impl Core {
         }
     }
 
-    /// Decides what becomes of one chunk below `parent`.
+    /// Decides what becomes of the transfer's next chunk, below `parent`.
     fn place(
         &mut self,
-        group: GroupIndex,
+        transfer: u32,
         parent: ChunkIndex,
         key: Key,
         found: Option<ChunkIndex>,
         steps: &mut u32,
     ) -> Result<(ChunkIndex, Stage), Failure> {
+        let group = self.transfers.at(transfer).group;
         // This very call may have recycled a record found before it, or stored the key already.
         let is_current = |index: &ChunkIndex| self.chunks.at(*index).key == key;
         let found =
@@ -112,6 +113,11 @@ impl Core {
         match chunk.presence {
             Presence::Draining => Err(Failure::Draining),
             Presence::Gone => self.fill(group, parent, key, Some(index), steps),
+            // A prefix holds a chunk once: a transfer must not wait for itself, nor a chunk follow
+            // itself.
+            Presence::Here if self.transfers.at(transfer).holds(index) => {
+                Err(Failure::ForeignParent)
+            }
             Presence::Here => {
                 self.check_parent(group, parent, index)?;
                 Ok((index, self.repeat(index)))

@@ -145,3 +145,37 @@ fn what_a_loss_orphaned_leaves_first() {
     assert_eq!(bench.core.peek(key(2)), Some(MissReason::Evicted));
     assert_eq!(bench.core.peek(key(3)), None);
 }
+
+#[test]
+fn a_key_given_twice_in_one_store_is_stored_once() {
+    for group in [FULL, WINDOW] {
+        let mut bench = Bench::new(4);
+        let stages = bench.store(group, None, &keys([1, 1, 2, 1]));
+        assert_eq!(stages[0], Stage::Done);
+        assert_eq!(stages[1], Stage::Failed(Failure::ForeignParent));
+        bench.empty(group);
+    }
+}
+
+#[test]
+fn a_transfer_does_not_wait_for_itself() {
+    let mut bench = Bench::new(1);
+    // The second key finds no room, so that the third one follows nothing, as the first did.
+    let transfer = bench.start_store(WINDOW, None, &keys([1, 2, 1]));
+    bench.core.detach(transfer);
+    bench.finish();
+    assert_eq!(bench.core.stages(transfer), None);
+    bench.empty(WINDOW);
+}
+
+#[test]
+fn every_position_that_joined_a_fill_ends_with_it() {
+    let mut bench = Bench::new(1);
+    let first = bench.start_store(WINDOW, None, &keys([1]));
+    let second = bench.start_store(WINDOW, None, &keys([1, 2, 1]));
+    bench.finish();
+    for transfer in [first, second] {
+        let stages = bench.core.stages(transfer).expect("it is held");
+        assert!(stages.iter().all(|stage| stage.is_final()), "{stages:?}");
+    }
+}
