@@ -284,9 +284,9 @@ impl Core {
         if run.chunk_count == 0 || self.chunks.at(child).parent == parent {
             return Ok(index);
         }
-        let may_link =
-            !self.groups[at].spares_ancestors() && self.chunks.at(child).parent.some().is_none();
-        if !may_link {
+        let is_window = !self.groups[at].spares_ancestors();
+        let is_root = self.chunks.at(child).parent == ChunkIndex::NONE;
+        if !(is_window && is_root && parent != child) {
             return Err(MissReason::ForeignParent);
         }
         self.chunks.adopt(parent, child);

@@ -179,3 +179,22 @@ fn every_position_that_joined_a_fill_ends_with_it() {
         assert!(stages.iter().all(|stage| stage.is_final()), "{stages:?}");
     }
 }
+
+#[test]
+fn a_plan_that_names_a_chunk_twice_gets_it_once() {
+    let mut bench = Bench::new(4);
+    bench.store(WINDOW, None, &keys([1]));
+    for back in [false, true] {
+        let plan = bench.core.open_plan(NOW).expect("a plan is free");
+        let probe = if back {
+            bench.core.extend_plan_back(plan, WINDOW, &keys([1, 1]))
+        } else {
+            bench.core.extend_plan(plan, WINDOW, &keys([1, 1]))
+        };
+        let probe = probe.expect("the plan is open");
+        assert_eq!((probe.hit_count, probe.miss), (1, Some(MissReason::ForeignParent)));
+        bench.core.drop_plan(plan);
+        bench.check();
+    }
+    bench.empty(WINDOW);
+}
