@@ -168,17 +168,19 @@ impl Core {
             hold(belongs, "children are here and know their parent", "chunk", child.to_u32())?;
         }
         let is_child = chunk.presence == Presence::Here && chunk.parent != ChunkIndex::NONE;
-        let is_orphaned = chunk.presence != Presence::Here && !chunk.children.is_empty();
-        let is_history = chunk.presence == Presence::Gone && chunk.children.is_empty();
+        let group = &self.groups[usize::from(chunk.group.get())];
+        let has_children = !chunk.children.is_empty();
+        let is_orphaned =
+            group.spares_ancestors() && chunk.presence != Presence::Here && has_children;
+        let is_history = chunk.presence == Presence::Gone && !has_children;
         hold(
             self.chunks.is_linked(index) == (is_child || is_orphaned || is_history),
             "a chunk is in the list that its state says",
             "chunk",
             number,
         )?;
-        let group = &self.groups[usize::from(chunk.group.get())];
         hold(
-            group.spares_ancestors() || !is_orphaned,
+            group.spares_ancestors() || chunk.presence != Presence::Gone || !has_children,
             "a window group keeps no children of gone chunks",
             "chunk",
             number,

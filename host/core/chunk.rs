@@ -192,7 +192,8 @@ impl ChunkTable {
         self.at(index).children.first().map(ChunkIndex)
     }
 
-    /// Puts a gone or draining chunk that has children into its group's list of orphaned parents.
+    /// Puts a gone or draining chunk that has children into its full group's list of orphaned
+    /// parents.
     pub(crate) fn orphan(&mut self, orphaned: &mut List, parent: ChunkIndex) {
         self.links.push_back(orphaned, parent.0);
     }

@@ -167,8 +167,9 @@ impl Core {
             Released::Freed => {
                 chunk.presence = Presence::Gone;
                 chunk.parent = ChunkIndex::NONE;
-                if chunk.children.is_empty() {
-                    self.chunks.remember(index);
+                let is_orphaned = group.spares_ancestors() && !chunk.children.is_empty();
+                if !is_orphaned {
+                    self.retire(index);
                 }
             }
         }
@@ -204,17 +205,21 @@ impl Core {
             self.child_left(at, parent);
         }
         let group = &mut self.groups[at];
-        if !group.spares_ancestors() {
-            self.chunks.disown_all(index);
-        }
-        if !self.chunks.at(index).children.is_empty() {
-            self.chunks.orphan(&mut group.orphaned, index);
-        } else if is_free {
-            self.chunks.remember(index);
-        }
         if group.orphan_cursor == index {
             group.orphan_cursor = ChunkIndex::NONE;
         }
+        if group.spares_ancestors() && !self.chunks.at(index).children.is_empty() {
+            self.chunks.orphan(&mut group.orphaned, index);
+        } else if is_free {
+            self.retire(index);
+        }
+    }
+
+    /// Puts a chunk that is gone for good into the history. In a window group its children become
+    /// roots, and not before: until its last reader left, a run may have gone on through it.
+    fn retire(&mut self, index: ChunkIndex) {
+        self.chunks.disown_all(index);
+        self.chunks.remember(index);
     }
 
     /// Lets a parent follow its last child: into the ranking, or into the history.
@@ -230,7 +235,10 @@ impl Core {
                     group.policy.rank_next(chunk.slot);
                 }
             }
-            Presence::Draining => self.chunks.unorphan(&mut group.orphaned, parent),
+            Presence::Draining if group.spares_ancestors() => {
+                self.chunks.unorphan(&mut group.orphaned, parent);
+            }
+            Presence::Draining => {}
             Presence::Gone => {
                 self.chunks.unorphan(&mut group.orphaned, parent);
                 self.chunks.remember(parent);

@@ -198,3 +198,16 @@ fn a_plan_that_names_a_chunk_twice_gets_it_once() {
     }
     bench.empty(WINDOW);
 }
+
+#[test]
+fn a_plan_outlives_the_loss_of_a_chunk_in_its_middle() {
+    for group in [FULL, WINDOW] {
+        let mut bench = Bench::new(4);
+        bench.store(group, None, &keys([1, 2, 3]));
+        let plan = bench.plan(group, &keys([1, 2, 3]));
+        bench.lose(group, key(2));
+        bench.core.drop_plan(plan);
+        bench.check();
+        bench.empty(group);
+    }
+}
