@@ -211,3 +211,24 @@ fn a_plan_outlives_the_loss_of_a_chunk_in_its_middle() {
         bench.empty(group);
     }
 }
+
+#[test]
+fn a_run_does_not_grow_from_a_lost_chunk() {
+    for group in [FULL, WINDOW] {
+        let mut bench = Bench::new(4);
+        bench.store(group, None, &keys([2]));
+        let plan = bench.plan(group, &keys([2]));
+        bench.lose(group, key(2));
+        bench.store(group, None, &keys([1]));
+        bench.store(group, None, &keys([3]));
+        let above = bench.core.extend_plan_back(plan, group, &keys([1]));
+        let below = bench.core.extend_plan(plan, group, &keys([3]));
+        for probe in [above, below] {
+            let probe = probe.expect("the plan is open");
+            assert_eq!((probe.hit_count, probe.miss), (0, Some(MissReason::Lost)));
+        }
+        bench.core.drop_plan(plan);
+        bench.check();
+        bench.empty(group);
+    }
+}
