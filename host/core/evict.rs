@@ -225,6 +225,7 @@ impl Core {
     /// Lets a parent follow its last child: into the ranking, or into the history.
     fn child_left(&mut self, at: usize, parent: ChunkIndex) {
         let group = &mut self.groups[at];
+        let is_linked = self.chunks.is_linked(parent);
         let chunk = self.chunks.at_mut(parent);
         if !chunk.children.is_empty() {
             return;
@@ -235,10 +236,9 @@ impl Core {
                     group.policy.rank_next(chunk.slot);
                 }
             }
-            Presence::Draining if group.spares_ancestors() => {
-                self.chunks.unorphan(&mut group.orphaned, parent);
-            }
-            Presence::Draining => {}
+            // Not orphaned: of a window group, or about to come back.
+            _ if !is_linked => {}
+            Presence::Draining => self.chunks.unorphan(&mut group.orphaned, parent),
             Presence::Gone => {
                 self.chunks.unorphan(&mut group.orphaned, parent);
                 self.chunks.remember(parent);

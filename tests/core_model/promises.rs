@@ -232,3 +232,15 @@ fn a_run_does_not_grow_from_a_lost_chunk() {
         bench.empty(group);
     }
 }
+
+#[test]
+fn a_lost_parent_comes_back_though_its_last_orphan_makes_the_room() {
+    let mut bench = Bench::new(2);
+    bench.store(FULL, None, &keys([1, 2]));
+    bench.lose(FULL, key(1));
+    bench.store(FULL, None, &keys([3]));
+    assert_eq!(bench.store(FULL, None, &keys([1])), [Stage::Done]);
+    assert_eq!(bench.core.peek(key(2)), Some(MissReason::Evicted));
+    bench.check();
+    bench.empty(FULL);
+}
