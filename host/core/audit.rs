@@ -160,15 +160,22 @@ impl Core {
 
     fn audit_family(&self, index: ChunkIndex, chunk: &Chunk) -> Audit {
         let number = index.to_u32();
+        let group = &self.groups[usize::from(chunk.group.get())];
         for child in self.chunks.members(chunk.children) {
             let child_chunk = self.chunks.at(child);
             let belongs = child_chunk.parent == index
                 && child_chunk.presence == Presence::Here
                 && child_chunk.group == chunk.group;
             hold(belongs, "children are here and know their parent", "chunk", child.to_u32())?;
+            let is_deeper = child_chunk.depth == self.chunks.depth_below(index);
+            hold(
+                is_deeper || !group.spares_ancestors(),
+                "a child is one deeper than its parent",
+                "chunk",
+                child.to_u32(),
+            )?;
         }
         let is_child = chunk.presence == Presence::Here && chunk.parent != ChunkIndex::NONE;
-        let group = &self.groups[usize::from(chunk.group.get())];
         let has_children = !chunk.children.is_empty();
         let is_orphaned =
             group.spares_ancestors() && chunk.presence != Presence::Here && has_children;

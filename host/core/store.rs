@@ -112,7 +112,10 @@ impl Core {
         }
         match chunk.presence {
             Presence::Draining => Err(Failure::Draining),
-            Presence::Gone => self.fill(group, parent, key, Some(index), steps),
+            Presence::Gone => {
+                self.check_depth(group, parent, index)?;
+                self.fill(group, parent, key, Some(index), steps)
+            }
             // A prefix holds a chunk once: a transfer must not wait for itself, nor a chunk follow
             // itself.
             Presence::Here if self.transfers.at(transfer).holds(index) => {
@@ -166,6 +169,21 @@ impl Core {
         }
     }
 
+    /// Checks that a lost parent comes back where it was, so that it never follows one of its own
+    /// descendants.
+    fn check_depth(
+        &self,
+        group: GroupIndex,
+        parent: ChunkIndex,
+        index: ChunkIndex,
+    ) -> Result<(), Failure> {
+        let chunk = self.chunks.at(index);
+        let has_moved = chunk.depth != self.chunks.depth_below(parent);
+        let is_bound =
+            self.groups[usize::from(group.get())].spares_ancestors() && !chunk.children.is_empty();
+        if is_bound && has_moved { Err(Failure::ForeignParent) } else { Ok(()) }
+    }
+
     /// Gives the key a slot to be filled, under its parent.
     fn fill(
         &mut self,
@@ -194,7 +212,9 @@ impl Core {
             (Ok(()), None) => self.record_for(at, group, key, steps)?,
         };
         let slot = self.groups[at].slots.take(index).expect("a slot was freed");
+        let depth = self.chunks.depth_below(parent);
         let chunk = self.chunks.at_mut(index);
+        chunk.depth = depth;
         chunk.slot = slot;
         chunk.presence = Presence::Here;
         if parent != ChunkIndex::NONE {

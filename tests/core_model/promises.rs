@@ -244,3 +244,14 @@ fn a_lost_parent_comes_back_though_its_last_orphan_makes_the_room() {
     bench.check();
     bench.empty(FULL);
 }
+
+#[test]
+fn a_lost_chunk_does_not_come_back_below_its_own_descendant() {
+    let mut bench = Bench::new(4);
+    bench.store(FULL, None, &keys([1, 2, 3]));
+    bench.lose(FULL, key(1));
+    let stages = bench.store(FULL, Some(key(3)), &keys([1]));
+    assert_eq!(stages, [Stage::Failed(Failure::ForeignParent)]);
+    assert_eq!(bench.store(FULL, None, &keys([1])), [Stage::Done]);
+    bench.empty(FULL);
+}
