@@ -118,12 +118,15 @@ impl Core {
             return Eviction::Nothing;
         };
         let mut leaf = group.orphan_cursor.some().unwrap_or(parent);
-        while let Some(child) = self.chunks.first_child(leaf) {
+        loop {
             if *steps == 0 {
                 self.groups[at].orphan_cursor = leaf;
                 return Eviction::OutOfSteps;
             }
             *steps -= 1;
+            let Some(child) = self.chunks.first_child(leaf) else {
+                break;
+            };
             leaf = child;
         }
         let record = *self.chunks.at(leaf);

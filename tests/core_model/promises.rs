@@ -255,3 +255,28 @@ fn a_lost_chunk_does_not_come_back_below_its_own_descendant() {
     assert_eq!(bench.store(FULL, None, &keys([1])), [Stage::Done]);
     bench.empty(FULL);
 }
+
+#[test]
+fn clearing_orphans_is_bounded_work() {
+    const LENGTH: u128 = 1000;
+    let mut bench = Bench::new(1024);
+    for start in (0..LENGTH).step_by(50) {
+        let path: Vec<Key> = (start..start + 50).map(key).collect();
+        let parent = start.checked_sub(1).map(key);
+        bench.store(FULL, parent, &path);
+    }
+    bench.lose(FULL, key(0));
+    let mut calls = 0;
+    loop {
+        let before = bench.core.counters().evicted;
+        let room = bench.core.make_room(FULL, 1024).expect("the group is there");
+        assert!(bench.core.counters().evicted - before <= 256, "one call is one short step");
+        bench.check();
+        calls += 1;
+        match room {
+            Room::MoreWork => assert!(calls < 20, "each call brings the end nearer"),
+            Room::Ready => break,
+            Room::Exhausted { .. } => panic!("nothing is pinned"),
+        }
+    }
+}
