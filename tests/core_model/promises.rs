@@ -280,3 +280,25 @@ fn clearing_orphans_is_bounded_work() {
         }
     }
 }
+
+#[test]
+fn no_hop_of_an_expired_chunk_begins_in_the_tick_that_ends_it() {
+    let mut bench = Bench::with(4, |config| {
+        config.groups[1].pieces_per_chunk = 2;
+        config.staging_out_pieces = 2;
+    });
+    let deadline = Timestamp::new(10);
+    let mut store = |group, keys: &[Key]| {
+        let request = StoreRequest { group, parent: None, keys, deadline };
+        bench.core.store(request).expect("a transfer is free")
+    };
+    store(FULL, &keys([1]));
+    // One piece is left: the first in the queue needs two, the one behind it would fit.
+    let wide = store(WINDOW, &keys([2]));
+    let narrow = store(FULL, &keys([3]));
+    bench.core.tick(Timestamp::new(10)).expect("the core is sound");
+    for transfer in [wide, narrow] {
+        assert_eq!(bench.core.stages(transfer), Some(&[Stage::Failed(Failure::Deadline)][..]));
+    }
+    bench.finish();
+}
