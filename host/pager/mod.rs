@@ -17,6 +17,9 @@ mod shared;
 mod ticket;
 mod transfer;
 
+#[cfg(test)]
+mod tests;
+
 pub use config::{OpenError, PagerConfig};
 pub use plan::Plan;
 pub use ticket::{Ticket, TicketReport};
