@@ -302,3 +302,38 @@ fn no_hop_of_an_expired_chunk_begins_in_the_tick_that_ends_it() {
     }
     bench.finish();
 }
+
+#[test]
+fn a_lost_parent_that_finds_no_room_is_still_above_its_orphans() {
+    let mut bench = Bench::new(2);
+    bench.store(FULL, None, &keys([1, 2]));
+    bench.lose(FULL, key(1));
+    bench.store(FULL, None, &keys([3]));
+    let plans = [bench.plan(FULL, &keys([2])), bench.plan(FULL, &keys([3]))];
+    assert_eq!(bench.store(FULL, None, &keys([1])), [Stage::Failed(Failure::Full)]);
+    assert_eq!(bench.core.peek(key(1)), Some(MissReason::Refused));
+    // Chunk 3 is used last but one, chunk 2 last: only as an orphan does it leave first.
+    for plan in plans.into_iter().rev() {
+        bench.core.drop_plan(plan);
+    }
+    assert_eq!(bench.store(FULL, None, &keys([4])), [Stage::Done]);
+    assert_eq!(bench.core.peek(key(2)), Some(MissReason::Evicted));
+    bench.empty(FULL);
+}
+
+#[test]
+fn a_store_that_cannot_find_a_victim_in_one_step_goes_on_next_time() {
+    let mut bench = Bench::new(320);
+    for start in (0..320).step_by(64) {
+        let path: Vec<Key> = (start..start + 64).map(key).collect();
+        bench.store(FULL, (start > 0).then(|| key(start - 1)), &path);
+    }
+    // The root was used first and its 319 descendants after it: all but the leaf are passed over.
+    assert_eq!(bench.store(FULL, None, &keys([400])), [Stage::Failed(Failure::Busy)]);
+    assert_eq!(bench.core.peek(key(400)), Some(MissReason::Refused));
+    assert_eq!(bench.core.counters().evicted, 0);
+    assert_eq!(bench.store(FULL, None, &keys([400])), [Stage::Done]);
+    assert_eq!(bench.core.peek(key(319)), Some(MissReason::Evicted));
+    assert_eq!(bench.core.counters().evicted, 1);
+    bench.check();
+}
