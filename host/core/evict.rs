@@ -62,8 +62,8 @@ impl Core {
         })
     }
 
-    /// Evicts what a store of `request` would have to, sparing the chunk it builds on, in one
-    /// bounded step.
+    /// Evicts what a store of `request` would have to, sparing the chunk that it builds on, in
+    /// one bounded step.
     ///
     /// A store evicts by itself; calling this first, until it no longer answers
     /// [`Room::MoreWork`], keeps each hold of the lock short when long prefixes have to leave.
@@ -79,8 +79,9 @@ impl Core {
                 // The store will be refused for want of its parent: nothing to make room for.
                 return Ok(Room::Ready);
             };
-            core.protect(parent);
-            let room = core.evict_until(at, core.slots_wanted(request.keys));
+            let need = core.slot_need(request.keys);
+            core.protect(need.deepest_here.unwrap_or(parent));
+            let room = core.evict_until(at, need.slot_count);
             core.protect(ChunkIndex::NONE);
             Ok(room)
         })

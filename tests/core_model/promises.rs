@@ -337,3 +337,28 @@ fn a_store_that_cannot_find_a_victim_in_one_step_goes_on_next_time() {
     assert_eq!(bench.core.counters().evicted, 1);
     bench.check();
 }
+
+#[test]
+fn making_room_for_a_store_spares_the_chunk_it_builds_on() {
+    for group in [FULL, WINDOW] {
+        let mut bench = Bench::new(2);
+        assert_eq!(bench.store(group, None, &keys([1])), [Stage::Done]);
+        assert_eq!(bench.store(group, None, &keys([9])), [Stage::Done]);
+        let (parent, path, deadline) = (Some(key(1)), keys([2]), Timestamp::NEVER);
+        let request = StoreRequest { group, parent, keys: &path, deadline };
+        // The parent was used longest ago; the other one has to leave in its place.
+        assert_eq!(bench.core.make_room_for(request), Ok(Room::Ready));
+        assert_eq!(bench.core.peek(key(9)), Some(MissReason::Evicted));
+        assert_eq!(bench.store(group, Some(key(1)), &path), [Stage::Done]);
+        // For a second child nothing but the path itself could leave, and the path stays.
+        let path = keys([2, 3]);
+        let request = StoreRequest { group, parent, keys: &path, deadline };
+        let room = bench.core.make_room_for(request);
+        assert_eq!(bench.core.peek(key(2)), None);
+        if group == FULL {
+            assert_eq!(room, Ok(Room::Exhausted { free: 0 }));
+            assert_eq!(bench.store(group, parent, &path)[1], Stage::Failed(Failure::Full));
+        }
+        bench.empty(group);
+    }
+}
