@@ -128,7 +128,8 @@ impl Rig {
             Operation::TrimPlan { plan, group, kept } => {
                 if let Some(plan) = pick(&self.plans, plan) {
                     let group = group_index(group % 4);
-                    let trimmed = self.core.trim_plan(plan, group, kept as u32);
+                    let trimmed =
+                        self.core.trim_plan(plan, group, u32::try_from(kept).expect("few"));
                     assert_eq!(trimmed, self.model.trim_plan(plan, group, kept));
                 }
             }
@@ -154,7 +155,7 @@ impl Rig {
             Operation::Tick { passed } => self.tick(passed),
             Operation::MakeRoom { group, count } => {
                 let group = group_index(group % 4);
-                let room = self.core.make_room(group, count as u32);
+                let room = self.core.make_room(group, u32::try_from(count).expect("few"));
                 assert_eq!(room, self.model.make_room(group, count));
             }
         }
@@ -478,7 +479,8 @@ impl Rig {
             self.run(&Operation::MakeRoom { group, count });
             assert_eq!(self.model.free(group), count, "every chunk can leave");
         }
-        let room: Result<Room, Refused> = self.core.make_room(group_index(group), capacity as u32);
+        let room: Result<Room, Refused> =
+            self.core.make_room(group_index(group), u32::try_from(capacity).expect("few"));
         assert_eq!(room, Ok(Room::Ready));
     }
 }
