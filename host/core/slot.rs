@@ -279,7 +279,8 @@ mod tests {
             }
             while model.len() < CAPACITY as usize {
                 let taken = pool.take(ChunkIndex::new(0)).expect("used + free = capacity");
-                prop_assert!(model.insert(taken.get(), (Use::Filling, ChunkIndex::new(0))).is_none());
+                let filling = (Use::Filling, ChunkIndex::new(0));
+                prop_assert!(model.insert(taken.get(), filling).is_none());
             }
             prop_assert_eq!(pool.take(ChunkIndex::new(0)), None);
         }

@@ -121,8 +121,9 @@ pub(crate) fn operation(failures: FailureRate) -> impl Strategy<Value = Operatio
     let number = || 0..1000_usize;
     let is_lossy = failures.0 > 0;
     let patience = move || patience().prop_map(move |patience| patience * u64::from(is_lossy));
+    let length = prop_oneof![1..9_usize, Just(NODES_MAX)];
     prop_oneof![
-        10 => (0..3_usize, number(), prop_oneof![1..9_usize, Just(NODES_MAX)], twist(), patience()).prop_map(
+        10 => (0..3_usize, number(), length, twist(), patience()).prop_map(
             |(group, node, length, twist, patience)| {
                 Operation::Store { group, node, length, twist, patience }
             }
