@@ -146,7 +146,8 @@ proptest! {
         shapes in prop::collection::vec(shape(), 1..5),
     ) {
         let mut core = core_with(&shapes);
-        let keys: Vec<Vec<Key>> = shapes.iter().enumerate().map(|(at, shape)| shape.keys(at)).collect();
+        let keys = shapes.iter().enumerate().map(|(at, shape)| shape.keys(at));
+        let keys: Vec<Vec<Key>> = keys.collect();
         let groups: Vec<GroupKeys<'_>> = shapes.iter().zip(&keys).map(|(shape, keys)| GroupKeys {
             keys,
             chunk_tokens: TokenCount::new(shape.chunk_tokens),
