@@ -88,7 +88,7 @@ impl PrefixHit {
     }
 }
 
-/// A lookup under way. See the [module's documentation](self).
+/// A search, under way, for the longest prefix that all groups hold; see [`Lookup::step`].
 #[derive(Debug)]
 pub struct Lookup<'a> {
     plan: PlanId,

@@ -1,7 +1,7 @@
 //! Transfers: at most 64 chunks of one ticket on their way out or in, and the table of them.
 //!
 //! ```text
-//! store: Queued -> Running(Pack) -> Running(OutLink) -> Done      (Joined waits for another's fill)
+//! store: Queued -> Running(Pack) -> Running(OutLink) -> Done     (Joined waits for another's fill)
 //! load:  Queued -> Running(InLink) -> Running(Unpack) -> Done     any of them -> Failed(why)
 //! ```
 //!
@@ -94,7 +94,7 @@ pub enum Failure {
     Checksum,
 }
 
-/// Names a transfer until its owner lets go of it.
+/// Names a transfer until it has ended and its owner has let go of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransferId {
     pub(super) index: u32,
