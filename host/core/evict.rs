@@ -3,7 +3,8 @@
 //! Order of victims in a group: orphans (chunks below a lost parent, which no lookup can reach),
 //! leaf before root; then the policy's order. In a full group a chunk with descendants is passed
 //! over: it is set aside and becomes the next victim once they are gone, which is where strict
-//! recency would put it, since it was used before all that is still ranked.
+//! recency would put it, since it was used before all that is still ranked. (Only chunks that come
+//! back because of losses can be several at a time; the last of them to come back leaves first.)
 //!
 //! Work is bounded: one call looks at no more than [`STEP_COUNT_MAX`] chunks and says when it
 //! stopped early.

@@ -97,7 +97,7 @@ impl KeyIndex {
     /// Names `index` as the chunk of `key`, which must not be named yet.
     pub(crate) fn insert(&mut self, key: Key, index: ChunkIndex) {
         assert!(
-            (self.length as usize) < self.buckets.len() / 4 * 3 + 1,
+            (self.length as usize) < self.buckets.len() / 4 * 3,
             "the index was sized for every chunk"
         );
         let tag = self.tag(key);
@@ -288,6 +288,15 @@ mod tests {
             let buckets = index.buckets.len();
             assert!(buckets.is_power_of_two() && buckets >= 16);
             assert!(chunk_count as usize * 4 <= buckets * 3, "{chunk_count} in {buckets}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "was sized for every chunk")]
+    fn a_table_is_never_more_than_three_quarters_taken() {
+        let mut index = KeyIndex::new(CHUNK_COUNT, OPEN_SEED);
+        for number in 0..=CHUNK_COUNT {
+            index.insert(key_at(number, 0, 0), ChunkIndex::new(number));
         }
     }
 

@@ -66,7 +66,7 @@ impl Core {
 
     /// Gives up what of the transfer is still queued. Running hops end by their completions.
     ///
-    /// A transfer that its owner let go of, or that has ended, is left alone.
+    /// A transfer that has ended is left alone.
     pub fn cancel(&mut self, transfer: TransferId) {
         if self.transfers.get(transfer).is_some() {
             self.run_guarded(|core| {
@@ -86,8 +86,8 @@ impl Core {
         }
     }
 
-    /// Returns the stage of each chunk of a transfer, in the order of its keys; `None` once its
-    /// owner has let go of it.
+    /// Returns the stage of each chunk of a transfer, in the order of its keys; `None` once it has
+    /// ended and its owner has let go of it.
     pub fn stages(&self, transfer: TransferId) -> Option<&[Stage]> {
         self.transfers.get(transfer).map(Transfer::stages)
     }

@@ -279,8 +279,8 @@ mod tests {
             }
             while model.len() < CAPACITY as usize {
                 let taken = pool.take(ChunkIndex::new(0)).expect("used + free = capacity");
-                let filling = (Use::Filling, ChunkIndex::new(0));
-                prop_assert!(model.insert(taken.get(), filling).is_none());
+                let former = model.insert(taken.get(), (Use::Filling, ChunkIndex::new(0)));
+                prop_assert!(former.is_none(), "only a free slot is handed out");
             }
             prop_assert_eq!(pool.take(ChunkIndex::new(0)), None);
         }

@@ -94,7 +94,7 @@ pub enum Failure {
     Checksum,
 }
 
-/// Names a transfer until its owner lets go of it.
+/// Names a transfer until it has ended and its owner has let go of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransferId {
     pub(super) index: u32,

@@ -7,7 +7,7 @@
 use crate::plans::needed_chunks;
 use kvtide::core::{
     Action, Core, CoreConfig, GroupConfig, GroupKeys, Hop, HopFailure, LoadRequest, Lookup,
-    MissReason, PrefixHit, Room, StoreRequest,
+    MissReason, PrefixHit, Refused, Room, StoreRequest,
 };
 use kvtide::key::Key;
 use kvtide::layout::Attention;
@@ -207,4 +207,22 @@ fn a_lookup_says_why_each_group_ended() {
     assert_eq!(hit.groups()[1].miss, None);
     // Two hits and a miss in the full group, one hit in the window.
     assert_eq!(core.counters().probes, 4);
+}
+
+#[test]
+fn a_lookup_over_groups_that_the_core_lacks_is_refused() {
+    let shape = Shape { chunk_tokens: 1, window: None, is_loose: false, stored: vec![true] };
+    let mut core = core_with(std::slice::from_ref(&shape));
+    let keys = [shape.keys(0), shape.keys(1)];
+    let groups = [0, 1].map(|at: usize| GroupKeys {
+        keys: &keys[at],
+        chunk_tokens: TokenCount::new(1),
+        attention: Attention::Full,
+    });
+    let mut lookup = Lookup::begin(&mut core, &groups, NOW).expect("a plan is free");
+    assert_eq!(lookup.step(&mut core), Ok(None));
+    let refused = Refused::NoSuchGroup { group: group_index(1), group_count: 1 };
+    assert_eq!(lookup.step(&mut core), Err(refused));
+    core.drop_plan(lookup.plan());
+    assert_eq!(core.make_room(group_index(0), SLOT_COUNT), Ok(Room::Ready));
 }

@@ -85,7 +85,7 @@ pub(crate) enum Operation {
     },
 }
 
-/// More than any path has.
+/// More nodes than any path has.
 const NODES_MAX: usize = 64;
 
 fn twist() -> impl Strategy<Value = Twist> {
@@ -119,6 +119,7 @@ fn patience() -> impl Strategy<Value = u64> {
 /// by eviction alone.
 pub(crate) fn operation(failures: FailureRate) -> impl Strategy<Value = Operation> {
     let number = || 0..1000_usize;
+    let length = prop_oneof![1..9_usize, Just(NODES_MAX)];
     let is_lossy = failures.0 > 0;
     let patience = move || patience().prop_map(move |patience| patience * u64::from(is_lossy));
     let length = prop_oneof![1..9_usize, Just(NODES_MAX)];

@@ -2,11 +2,12 @@
 
 use kvtide::core::{
     Action, Core, CoreConfig, Failure, GroupConfig, Hop, HopFailure, HopRequest, LoadRequest,
-    MissReason, PlanId, Room, Stage, StoreRequest, TransferId,
+    MissReason, PlanId, Refused, Room, Stage, StoreRequest, TransferId,
 };
 use kvtide::key::Key;
 use kvtide::layout::Attention;
 use kvtide::units::{GroupIndex, Timestamp, TokenCount};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const FULL: GroupIndex = GroupIndex::new(0);
 const WINDOW: GroupIndex = GroupIndex::new(1);
@@ -361,4 +362,93 @@ fn making_room_for_a_store_spares_the_chunk_it_builds_on() {
         }
         bench.empty(group);
     }
+}
+
+#[test]
+fn the_clearing_of_orphans_goes_on_after_one_of_them_is_lost() {
+    let mut bench = Bench::new(5);
+    bench.store(FULL, None, &keys([9]));
+    bench.store(FULL, None, &keys([1, 2, 3, 4]));
+    bench.lose(FULL, key(1));
+    bench.store(FULL, None, &keys([10]));
+    bench.store(FULL, None, &keys([11]));
+    assert_eq!(bench.core.peek(key(4)), Some(MissReason::Evicted));
+    // The next orphan in turn is lost; the one above it still goes before all others.
+    bench.lose(FULL, key(3));
+    bench.store(FULL, None, &keys([12, 13]));
+    assert_eq!(bench.core.peek(key(2)), Some(MissReason::Evicted));
+    assert_eq!(bench.core.peek(key(9)), None);
+    bench.empty(FULL);
+}
+
+#[test]
+fn names_from_another_core_are_refused_or_left_alone() {
+    let mut large = Bench::new(4);
+    let names: Vec<(PlanId, TransferId)> = (0..3)
+        .map(|number| {
+            let transfer = large.start_store(FULL, None, &keys([number]));
+            (large.core.open_plan(NOW).expect("a plan is free"), transfer)
+        })
+        .collect();
+    let mut small = Bench::with(4, |config| {
+        config.plan_count_max = 2;
+        config.transfer_count_max = 2;
+    });
+    small.store(FULL, None, &keys([7]));
+    for (plan, transfer) in names {
+        assert_eq!(small.core.renew_plan(plan, NOW), Err(Refused::PlanLapsed));
+        assert_eq!(small.core.trim_plan(plan, FULL, 0), Err(Refused::PlanLapsed));
+        assert_eq!(small.core.extend_plan(plan, FULL, &keys([7])), Err(Refused::PlanLapsed));
+        small.core.drop_plan(plan);
+        assert_eq!(small.core.stages(transfer), None);
+        small.core.cancel(transfer);
+        small.core.detach(transfer);
+        small.check();
+    }
+    assert!(!small.core.is_poisoned());
+}
+
+#[test]
+fn a_hop_that_ends_twice_poisons_the_core() {
+    let mut bench = Bench::new(4);
+    bench.start_store(FULL, None, &keys([1]));
+    let hop = bench.hops()[0];
+    bench.core.complete(hop.ended(Ok(())));
+    let again = catch_unwind(AssertUnwindSafe(|| bench.core.complete(hop.ended(Ok(())))));
+    assert_eq!(again.is_err(), cfg!(debug_assertions), "tests see it, a release build does not");
+    assert!(bench.core.is_poisoned());
+    let request = LoadRequest { group: FULL, keys: &keys([1]), deadline: Timestamp::NEVER };
+    assert_eq!(bench.core.load(request), Err(Refused::Poisoned));
+    assert_eq!(bench.core.open_plan(NOW), Err(Refused::Poisoned));
+    assert_eq!(bench.core.make_room(FULL, 1), Err(Refused::Poisoned));
+    assert_eq!(bench.core.tick(NOW), Err(Refused::Poisoned));
+    bench.core.complete(hop.ended(Ok(())));
+}
+
+#[test]
+fn a_refused_command_changes_nothing() {
+    let mut bench = Bench::with(4, |config| config.transfer_count_max = 1);
+    let held = bench.start_store(FULL, None, &keys([1]));
+    bench.finish();
+    let plan = bench.core.open_plan(NOW).expect("a plan is free");
+    let before = bench.core.counters();
+    let many = [key(1); 65];
+    let store = |core: &mut Core, group, keys: &[Key]| {
+        core.store(StoreRequest { group, parent: None, keys, deadline: Timestamp::NEVER })
+    };
+    let no_group = GroupIndex::new(2);
+    let no_such_group = Refused::NoSuchGroup { group: no_group, group_count: 2 };
+    let core = &mut bench.core;
+    assert_eq!(store(core, no_group, &keys([2])), Err(no_such_group));
+    assert_eq!(store(core, FULL, &[]), Err(Refused::KeyCount { key_count: 0 }));
+    assert_eq!(store(core, FULL, &many), Err(Refused::KeyCount { key_count: 65 }));
+    let exhausted = Refused::TransfersExhausted { transfer_count_max: 1 };
+    assert_eq!(store(core, FULL, &keys([2])), Err(exhausted));
+    assert_eq!(core.extend_plan(plan, no_group, &keys([1])), Err(no_such_group));
+    assert_eq!(core.extend_plan(plan, FULL, &many), Err(Refused::KeyCount { key_count: 65 }));
+    assert_eq!(core.make_room(no_group, 1), Err(no_such_group));
+    assert_eq!(core.make_room(FULL, u32::MAX), Ok(Room::Exhausted { free: 4 }));
+    assert_eq!(core.counters().evicted, before.evicted + 1);
+    assert_eq!(core.stages(held), Some(&[Stage::Done][..]));
+    bench.check();
 }
