@@ -119,7 +119,6 @@ fn patience() -> impl Strategy<Value = u64> {
 /// by eviction alone.
 pub(crate) fn operation(failures: FailureRate) -> impl Strategy<Value = Operation> {
     let number = || 0..1000_usize;
-    let length = prop_oneof![1..9_usize, Just(NODES_MAX)];
     let is_lossy = failures.0 > 0;
     let patience = move || patience().prop_map(move |patience| patience * u64::from(is_lossy));
     let length = prop_oneof![1..9_usize, Just(NODES_MAX)];

@@ -452,3 +452,37 @@ fn a_refused_command_changes_nothing() {
     assert_eq!(core.stages(held), Some(&[Stage::Done][..]));
     bench.check();
 }
+
+#[test]
+fn expired_work_ends_in_bounded_steps_and_never_begins() {
+    let mut bench = Bench::with(64, |config| config.staging_out_pieces = 1);
+    let deadline = Timestamp::new(10);
+    let running = bench.start_store(FULL, None, &keys([1]));
+    let hop = bench.hops()[0];
+    let transfers: Vec<TransferId> = (2..42)
+        .map(|number| {
+            let path = keys([number]);
+            let request = StoreRequest { group: FULL, parent: None, keys: &path, deadline };
+            bench.core.store(request).expect("a transfer is free")
+        })
+        .collect();
+    let expired = |core: &Core| {
+        let is_expired = |transfer: &&TransferId| {
+            core.stages(**transfer) == Some(&[Stage::Failed(Failure::Deadline)][..])
+        };
+        transfers.iter().filter(is_expired).count()
+    };
+    // More work is due at once until all 40 have ended.
+    assert_eq!(bench.core.tick(deadline), Ok(deadline));
+    assert_eq!(expired(&bench.core), 16);
+    bench.core.complete(hop.ended(Ok(())));
+    let out_link = bench.hops()[0];
+    bench.core.complete(out_link.ended(Ok(())));
+    assert_eq!(bench.hops(), [], "the staging piece is free, and nobody in time wants it");
+    assert_eq!(bench.core.tick(deadline), Ok(deadline));
+    assert_eq!(expired(&bench.core), 32);
+    assert_ne!(bench.core.tick(deadline), Ok(deadline));
+    assert_eq!(expired(&bench.core), 40);
+    assert_eq!(bench.core.stages(running), Some(&[Stage::Done][..]));
+    bench.check();
+}
