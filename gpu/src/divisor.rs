@@ -17,13 +17,18 @@
 /// let by_rows = Divisor::new(41).expect("41 is in range");
 /// assert_eq!(by_rows.quotient(1_000_000), 1_000_000 / 41);
 /// ```
+///
+/// Part of every kernel's arguments, hence `repr(C)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Divisor {
     /// `m` above; 0 marks a power of two, whose multiplier would need 33 bits.
     multiplier: u32,
     /// `s` above.
     shift: u32,
 }
+
+const _: () = assert!(size_of::<Divisor>() == 8 && align_of::<Divisor>() == 4);
 
 impl Divisor {
     /// One past the largest dividend that [`Divisor::quotient`] divides exactly.
