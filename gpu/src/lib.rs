@@ -5,7 +5,7 @@
 //! - [`abi`]: constants of a packed chunk, descriptors and arguments of a launch;
 //! - [`divisor`]: exact division by a launch constant, as one multiply and one shift;
 //! - [`checksum`]: the position-keyed sum over a packed chunk, with published vectors;
-//! - [`arch`]: what a kernel body may ask of the machine it runs on, and the host as such a machine;
+//! - [`arch`]: what a kernel body may ask of the machine it runs on, and the host as one;
 //! - [`kernels`]: the kernels' bodies, generic over that machine.
 //!
 //! The host crate `kvtide` re-exports what its users need; nothing else depends on this crate.

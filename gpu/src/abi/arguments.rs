@@ -7,7 +7,7 @@
 //! Constructors cost one pass over the descriptors.
 
 use super::check::{
-    check_below, check_chunk, check_count, check_multiple, check_table, engine_align,
+    check_below, check_chunk, check_count, check_multiple, check_payload, check_table, engine_align,
 };
 use super::descriptor::{ChunkDescriptor, CopyPair, FillRange, PlaneDescriptor};
 use super::error::{LaunchError, LaunchField};
@@ -116,6 +116,7 @@ impl Transfer {
         let mut part_end = u32::MAX;
         for (index, chunk) in chunks.items.iter().enumerate() {
             check_chunk(index, chunk)?;
+            check_payload(index, chunk)?;
             check_multiple(LaunchField::BlockIds { chunk: index }, chunk.block_ids, 4)?;
             block_count_max = chunk.block_count.max(block_count_max);
             part_end = chunk.part_count.min(part_end);
@@ -265,6 +266,7 @@ impl ChecksumArguments {
     ) -> Result<Self, LaunchError> {
         let chunk_count = check_table(&chunks, LaunchField::ChunkCount)?;
         for (chunk, descriptor) in chunks.items.iter().enumerate() {
+            check_payload(chunk, descriptor)?;
             check_multiple(LaunchField::Sums { chunk }, descriptor.sums, 8)?;
         }
         let parts = PartRange::new(&parts, chunks.items)?;

@@ -16,9 +16,8 @@ pub(super) fn check_table<T>(
     Ok(count)
 }
 
-/// Checks what every kernel over chunks relies on.
+/// Checks a chunk's counts, on which every kernel over chunks relies.
 pub(super) fn check_chunk(chunk: usize, descriptor: &ChunkDescriptor) -> Result<(), LaunchError> {
-    let align = u64::from(WORD_BYTES);
     check_count(LaunchField::BlockCount { chunk }, u64::from(descriptor.block_count))?;
     check_count(LaunchField::ChunkPartCount { chunk }, u64::from(descriptor.part_count))?;
     if descriptor.part_count as usize > PART_COUNT_MAX {
@@ -28,10 +27,17 @@ pub(super) fn check_chunk(chunk: usize, descriptor: &ChunkDescriptor) -> Result<
             limit: PART_COUNT_MAX as u64,
         });
     }
+    Ok(())
+}
+
+/// Checks where a chunk's payload and parts are, for the kernels that touch them.
+pub(super) fn check_payload(chunk: usize, descriptor: &ChunkDescriptor) -> Result<(), LaunchError> {
     check_multiple(LaunchField::Parts { chunk }, descriptor.parts, 4)?;
-    if !descriptor.payload.is_multiple_of(align) {
+    // May be 0: payload byte 0 need not lie in memory.
+    let (value, align) = (descriptor.payload, u64::from(WORD_BYTES));
+    if !value.is_multiple_of(align) {
         let field = LaunchField::Payload { chunk };
-        return Err(LaunchError::Misaligned { field, value: descriptor.payload, align });
+        return Err(LaunchError::Misaligned { field, value, align });
     }
     Ok(())
 }

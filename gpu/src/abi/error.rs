@@ -171,9 +171,10 @@ impl LaunchField {
             | Self::PlaneWords
             | Self::RangeWords { .. }
             | Self::PartWords => "use smaller chunks or split the range",
-            Self::PlanePart { .. } | Self::PartEnd | Self::ChunkPartCount { .. } => {
+            Self::PlanePart { .. } | Self::PartEnd => {
                 "name parts that every chunk of the launch has"
             }
+            Self::ChunkPartCount { .. } => "put more planes into a part",
             Self::SourceBlock { .. } | Self::TargetBlock { .. } => {
                 "name a block; the reserved id is none"
             }

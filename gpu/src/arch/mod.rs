@@ -1,9 +1,9 @@
 //! What a kernel body may ask of the machine it runs on.
 //!
 //! A body is generic over [`Arch`], so that one text compiles to PTX and to a twin that runs on the
-//! host lane by lane. Hence the one rule for a primitive: a run of one lane after the other must be
-//! able to honour it. Sums over a warp are therefore [`Arch::accumulate`], which adds to memory, and
-//! never a value that a lane gets back from the others.
+//! host lane by lane. Hence the one rule for a primitive: a run of one lane after the other must
+//! be able to honour it. Sums over a warp are therefore [`Arch::accumulate`], which adds to memory,
+//! and never a value that a lane gets back from the others.
 //!
 //! Addresses are plain `u64`: those of the machine that runs the body. Nothing here or in a body
 //! allocates, panics or uses `std`. Called by the bodies in [`kernels`](crate::kernels).

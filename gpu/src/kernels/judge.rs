@@ -1,7 +1,7 @@
 //! Judge: compares the sums of parts with the stored ones and writes the verdicts.
 //!
-//! - **Decomposition.** One lane a part. A warp has 32 parts of one chunk, so that the chunk's count
-//!   of good parts grows by one atomic a warp; a chunk has at most 256 parts.
+//! - **Decomposition.** One lane a part. A warp has 32 parts of one chunk, so that the chunk's
+//!   count of good parts grows by one atomic a warp; a chunk has at most 256 parts.
 //! - **Geometry.** One warp a chunk for up to 32 parts: a launch of microseconds, bound by the
 //!   latency of two dependent loads, whose point is that no verdict waits for the host.
 //! - **Bytes in flight.** Two sums a lane; nothing to tune.

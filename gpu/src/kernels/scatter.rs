@@ -1,12 +1,12 @@
 //! Scatter: writes the good parts of payloads in staging to scattered blocks.
 //!
 //! - **Decomposition and geometry.** Those of [`gather`](super::gather), the other way round.
-//! - **Gate.** A span first reads its part's verdict word; unless that is
-//!   [`VERDICT_GOOD`], it ends there. So bytes that failed, or that nobody
-//!   judged, never reach the engine's blocks, without a round trip to the host.
-//! - **Skipped blocks.** The id [`BLOCK_ID_SKIP`](crate::abi::BLOCK_ID_SKIP) stands for a block that
-//!   the engine has already: its fragments are part of the sum, but are not written. The store is
-//!   predicated rather than branched around, so that the four loads of a lane stay in flight.
+//! - **Gate.** A span first reads its part's verdict word; unless that is [`VERDICT_GOOD`], it ends
+//!   there. So bytes that failed, or that nobody judged, never reach the engine's blocks, without a
+//!   round trip to the host.
+//! - **Skipped blocks.** The id [`BLOCK_ID_SKIP`](crate::abi::BLOCK_ID_SKIP) stands for a block
+//!   that the engine has already: its fragments are part of the sum, but are not written. The store
+//!   is predicated rather than branched around, so that a lane's four loads stay in flight.
 //! - **Bytes in flight.** Four words are loaded before the first store: 2 KiB a warp.
 //! - **4-byte path.** Stores only the quarters that are the fragment's: what rounds it up to 16 in
 //!   the payload never leaves it, since the bytes behind a fragment are the engine's.
