@@ -11,20 +11,27 @@
 //! padding. Called by `kvtide::layout`, the host's devices and the kernels.
 
 mod arguments;
+#[cfg(not(target_arch = "nvptx64"))]
 mod check;
 mod descriptor;
+#[cfg(not(target_arch = "nvptx64"))]
 mod error;
 mod grid;
+#[cfg(not(target_arch = "nvptx64"))]
+mod launch;
 
 pub use arguments::{
-    ChecksumArguments, CopyArguments, DeviceTable, EngineAlign, FillArguments, GatherArguments,
-    JudgeArguments, ScatterArguments,
+    ChecksumArguments, CopyArguments, EngineAlign, FillArguments, GatherArguments, JudgeArguments,
+    ScatterArguments,
 };
 pub(crate) use arguments::{Fragments, Transfer};
 pub use descriptor::{ChunkDescriptor, CopyPair, FillRange, PartDescriptor, PlaneDescriptor};
+#[cfg(not(target_arch = "nvptx64"))]
 pub use error::{LaunchError, LaunchField};
 pub(crate) use grid::Span;
 pub use grid::{LaunchGeometry, SpanGrid};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use launch::DeviceTable;
 
 /// Alignment of every fragment inside a packed chunk, in bytes: one 128-bit access.
 pub const FRAGMENT_ALIGN_BYTES: u64 = 16;

@@ -35,6 +35,7 @@ impl Divisor {
     pub const DIVIDEND_END: u32 = 1 << 31;
 
     /// Prepares division by `divisor`; `None` when it is 0 or above 2^31.
+    #[inline]
     pub const fn new(divisor: u32) -> Option<Self> {
         if divisor == 0 || divisor > Self::DIVIDEND_END {
             return None;

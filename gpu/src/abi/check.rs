@@ -1,8 +1,9 @@
-//! The checks that the kernels' arguments share, field by field.
+//! The checks that launches share, field by field.
 
-use super::arguments::{DeviceTable, EngineAlign};
+use super::arguments::EngineAlign;
 use super::descriptor::{ChunkDescriptor, PlaneDescriptor};
 use super::error::{LaunchError, LaunchField};
+use super::launch::DeviceTable;
 use super::{PART_COUNT_MAX, WORD_BYTES};
 use crate::divisor::Divisor;
 

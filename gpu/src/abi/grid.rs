@@ -5,7 +5,6 @@
 //! cell by two exact divisions. Cells of one launch have the same number of spans, that of the
 //! largest; a warp that lands behind the end of a smaller one goes on at once.
 
-use super::error::{LaunchError, LaunchField};
 use super::{THREADS_PER_BLOCK, WARP_LANES};
 use crate::divisor::Divisor;
 use core::mem::offset_of;
@@ -22,11 +21,11 @@ pub struct SpanGrid {
     /// Columns of one row.
     pub(crate) column_count: u32,
     /// Explicit padding; 0.
-    reserved: u32,
+    pub(super) reserved: u32,
     /// Divides by `spans_per_cell`.
-    by_spans: Divisor,
+    pub(super) by_spans: Divisor,
     /// Divides by `column_count`.
-    by_columns: Divisor,
+    pub(super) by_columns: Divisor,
 }
 
 const _: () = assert!(size_of::<SpanGrid>() == 32 && align_of::<SpanGrid>() == 4);
@@ -50,38 +49,6 @@ pub(crate) struct Span {
 impl SpanGrid {
     /// The most spans a launch may have: dividends stay exact.
     pub const SPAN_COUNT_MAX: u32 = Divisor::DIVIDEND_END - 1;
-
-    /// Cuts a launch of `row_count` by `column_count` cells.
-    ///
-    /// # Errors
-    ///
-    /// [`LaunchError::Zero`] if one of the three is 0, [`LaunchError::TooLarge`] if their product
-    /// is above [`SpanGrid::SPAN_COUNT_MAX`].
-    pub(super) fn new(
-        row_count: u32,
-        column_count: u32,
-        spans_per_cell: u32,
-    ) -> Result<Self, LaunchError> {
-        let cell_count = u64::from(row_count) * u64::from(column_count);
-        let value = cell_count.saturating_mul(u64::from(spans_per_cell));
-        if value == 0 {
-            return Err(LaunchError::Zero { field: LaunchField::SpanCount });
-        }
-        let limit = u64::from(Self::SPAN_COUNT_MAX);
-        let too_large = LaunchError::TooLarge { field: LaunchField::SpanCount, value, limit };
-        let span_count = u32::try_from(value).map_err(|_| too_large)?;
-        if span_count > Self::SPAN_COUNT_MAX {
-            return Err(too_large);
-        }
-        Ok(Self {
-            span_count,
-            spans_per_cell,
-            column_count,
-            reserved: 0,
-            by_spans: Divisor::new(spans_per_cell).ok_or(too_large)?,
-            by_columns: Divisor::new(column_count).ok_or(too_large)?,
-        })
-    }
 
     /// Returns the spans of the launch, one warp's work each.
     pub const fn span_count(&self) -> u32 {
