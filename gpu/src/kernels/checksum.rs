@@ -6,7 +6,9 @@
 //!   spans are empty; a launch of parts that differ much is better split.
 //! - **Geometry.** One warp a span of 16 KiB, persistent grid; each span adds its sum to its part's
 //!   with one atomic a warp.
-//! - **Bytes in flight.** Four words are loaded before the first is used: 2 KiB a warp.
+//! - **Bytes in flight.** Four words are loaded before the first is used: 2 KiB a warp. No store
+//!   holds the loads in place here: left to choose, ptxas saves registers and sinks two of them, so
+//!   the entry has to state its bounds (`.maxntid 256`, `.minnctapersm 5`: 40 registers).
 //! - **Why apart from scatter.** A part's verdict must be known before its first byte is written to
 //!   the engine's blocks, so that its payload is read twice, the second time partly from cache.
 
