@@ -69,6 +69,11 @@
 //!   and `serde_json`; the `kvtide` program turns it on.
 #![deny(unsafe_code)]
 
+/// The README's example, compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExample;
+
 pub mod core;
 pub mod device;
 pub mod fingerprint;
