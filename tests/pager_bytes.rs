@@ -272,9 +272,9 @@ fn what_comes_back_is_what_was_stored_for_the_key() {
 
 /// Stores one chunk behind an event that the returned sender holds back.
 fn store_behind_an_event(worker: &Worker, keys: &[Key]) -> (Sender<()>, Ticket) {
-    let (hold, held) = channel::<()>();
+    let (hold, until) = channel::<()>();
     worker.stream.launch(move || {
-        let _ended = held.recv();
+        let _ended = until.recv();
     });
     worker.stream.record(worker.event).expect("the device's own event");
     let ticket = worker.engine.pager.store(StoreChunks {
