@@ -77,8 +77,8 @@ pub(crate) struct Chunk {
     pub(crate) reason: MissReason,
     /// Popped by the policy while it had descendants; back in the ranking once they are gone.
     pub(crate) is_set_aside: bool,
-    /// Another transfer waits for this one's fill.
-    pub(crate) is_joined: bool,
+    /// Positions of transfers that wait for this one's fill, in the transfers' links.
+    pub(crate) joiners: List,
 }
 
 impl Chunk {
@@ -93,7 +93,7 @@ impl Chunk {
         presence: Presence::Vacant,
         reason: MissReason::NeverStored,
         is_set_aside: false,
-        is_joined: false,
+        joiners: List::EMPTY,
     };
 }
 

@@ -42,7 +42,7 @@ mod transfer;
 
 pub use action::{Action, Completion, HopFailure, HopRequest};
 pub use audit::Violation;
-pub use config::{ConfigError, CoreConfig, GroupConfig, KEY_COUNT_MAX};
+pub use config::{ConfigError, CoreConfig, GroupConfig, IndexSeed, KEY_COUNT_MAX};
 pub use counters::Counters;
 pub use evict::Room;
 pub use load::LoadRequest;
