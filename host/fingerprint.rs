@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use crate::key::frame::{Context, Encoding, Tag};
 use crate::key::{HexError, hex};
+use crate::layout::Group;
 use crate::units::{BlockCount, GroupIndex};
 
 /// Why a fingerprint was not made, or a text is none.
@@ -375,6 +376,54 @@ impl StoreId {
     /// Derives the id of the store that holds chunks of this identity.
     pub fn new(identity: &StoreIdentity<'_>) -> Self {
         Self(identity.encode().key().to_bytes())
+    }
+}
+
+impl StoreId {
+    /// Derives the id of the store for chunks of `group`, whose layout says the rest.
+    ///
+    /// ```
+    /// # use kvtide::fingerprint::{Codec, ContentFingerprint, KeyMode, KvScales};
+    /// # use kvtide::fingerprint::{RopeSettings, StoreId};
+    /// # use kvtide::layout::engines::{LatentCache, LayerBase};
+    /// # use kvtide::layout::{Attention, ElementType, Layout, Paging};
+    /// # use kvtide::units::{BlockCount, ByteCount, TokenCount};
+    /// # let paging = Paging {
+    /// #     block_tokens: TokenCount::new(64),
+    /// #     blocks_per_chunk: BlockCount::new(4),
+    /// #     block_count: BlockCount::new(100),
+    /// #     attention: Attention::Full,
+    /// # };
+    /// # let row = ByteCount::new(1152);
+    /// # let cache = LatentCache { paging, element_type: ElementType::Bf16, row };
+    /// # let layers = [LayerBase { layer: 0, base_address: 4096 }];
+    /// # let layout = Layout::builder().group(cache.rows(&layers)).build()?;
+    /// # let content = ContentFingerprint::builder()
+    /// #     .model_id("deepseek-ai/DeepSeek-V3")
+    /// #     .revision("e815299b")
+    /// #     .rope(RopeSettings::AsInCheckpoint)
+    /// #     .element_type("bf16")
+    /// #     .kv_scales(KvScales::None)
+    /// #     .key_mode(KeyMode::Tokens)
+    /// #     .build()?;
+    /// let id = StoreId::of_group(&content, &layout.groups()[0], Codec::Raw, 1);
+    /// assert_eq!(id.to_string().len(), 32);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of_group(
+        content: &ContentFingerprint,
+        group: &Group,
+        codec: Codec,
+        format_version: u32,
+    ) -> Self {
+        Self::new(&StoreIdentity {
+            content,
+            layout: &group.digest_input(),
+            group: group.index(),
+            codec,
+            blocks_per_chunk: group.blocks_per_chunk(),
+            format_version,
+        })
     }
 }
 

@@ -68,7 +68,8 @@ impl CliError {
             Self::Output(source) if source.kind() == io::ErrorKind::BrokenPipe => {
                 return ExitCode::SUCCESS;
             }
-            _ => eprintln!("error: {}", self.to_string().replace(['\n', '\r'], " ")),
+            // Names come from outside, and a terminal obeys control characters.
+            _ => eprintln!("error: {}", self.to_string().replace(char::is_control, " ")),
         }
         ExitCode::from(self.exit_code())
     }

@@ -10,22 +10,24 @@ pub(crate) fn reading(name: &str, bytes: u64) -> ProgressBar {
     } else {
         "{msg} [{bar:32}] {percent:>3} % {binary_bytes_per_sec}"
     };
-    bar(format!("Reading {name}"), bytes, template)
+    bar(&format!("Reading {name}"), bytes, template)
 }
 
 /// Starts the bar of requests being generated.
 pub(crate) fn generating(name: &str, requests: u64) -> ProgressBar {
     let template = "{msg} [{bar:32}] {percent:>3} % {rate} requests/s";
-    bar(format!("Generating {name}"), requests, template)
+    bar(&format!("Generating {name}"), requests, template)
 }
 
 /// Starts the bar of a replay.
 pub(crate) fn replaying(name: &str, block_uses: u64) -> ProgressBar {
     let template = "{msg} [{bar:32}] {percent:>3} % {rate} block uses/s";
-    bar(format!("Replaying {name}"), block_uses, template)
+    bar(&format!("Replaying {name}"), block_uses, template)
 }
 
-fn bar(message: String, length: u64, template: &str) -> ProgressBar {
+fn bar(message: &str, length: u64, template: &str) -> ProgressBar {
+    // A trace's name may hold anything, and a terminal obeys control characters.
+    let message = message.replace(char::is_control, " ");
     // A template that does not parse costs its looks, not the replay.
     let style =
         ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());

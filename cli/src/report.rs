@@ -35,7 +35,7 @@ impl Source {
     /// Names the source in tables, notes and errors.
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Trace(name) => format!("trace {name}"),
+            Self::Trace(name) => format!("trace {}", name.replace(char::is_control, " ")),
             Self::Workload(workload) => format!(
                 "workload {} (seed {}, {} live sessions)",
                 workload.name, workload.seed, workload.live_session_count

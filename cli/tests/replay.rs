@@ -204,6 +204,20 @@ trace {path}: 2 requests, 7 block uses, 5 unique blocks; policy lru, cold start
 }
 
 #[test]
+fn control_characters_of_a_name_never_reach_the_terminal() {
+    let output = run(&["replay", "no\u{1b}[31m\u{9b}\nfile"]);
+    assert_refused(
+        &output,
+        "cannot open trace no [31m  file: No such file or directory (os error 2); \
+         check the path and its permissions",
+    );
+    let path = file("na\u{1b}[1m\nme.jsonl", TRACE.as_bytes());
+    let table = tables(&[&path]);
+    assert_eq!(table.lines().count(), 4);
+    assert!(table.lines().all(|line| !line.contains(char::is_control)));
+}
+
+#[test]
 fn without_dry_run_one_line_says_that_no_bytes_move() {
     let output = run(&["replay", "--requests", "10", "--capacity-chunks", "10"]);
     assert!(output.status.success());

@@ -202,6 +202,15 @@ impl Core {
             let side = usize::from(transfer.direction == Direction::Load);
             let hops = transfer.stages().iter().filter(|stage| matches!(stage, Stage::Running(_)));
             running[side] += group.pieces_per_chunk * hops.map(|_| 1).sum::<u32>();
+            for (position, stage) in transfer.stages().iter().enumerate() {
+                let chunk = transfer.chunks[position].some();
+                let waits = chunk.is_some_and(|chunk| {
+                    let joiners = self.chunks.at(chunk).joiners;
+                    self.transfers.joiners(joiners).any(|joiner| joiner == (number, position))
+                });
+                let is_joined = *stage == Stage::Joined;
+                hold(waits == is_joined, "what is joined waits for its chunk", "transfer", number)?;
+            }
             let is_queued = transfer.first_queued().is_some();
             hold(
                 !is_queued || self.transfers.is_waiting(number),

@@ -77,8 +77,24 @@ pub(crate) struct Chunk {
     pub(crate) reason: MissReason,
     /// Popped by the policy while it had descendants; back in the ranking once they are gone.
     pub(crate) is_set_aside: bool,
-    /// Another transfer waits for this one's fill.
-    pub(crate) is_joined: bool,
+    /// Positions of transfers that wait for this one's fill, in the transfers' links.
+    pub(crate) joiners: List,
+}
+
+impl Chunk {
+    /// A record that is free.
+    const VACANT: Self = Self {
+        key: Key::from_u128(0),
+        parent: ChunkIndex::NONE,
+        children: List::EMPTY,
+        depth: 0,
+        slot: SlotIndex::new(NONE),
+        group: GroupIndex::new(0),
+        presence: Presence::Vacant,
+        reason: MissReason::NeverStored,
+        is_set_aside: false,
+        joiners: List::EMPTY,
+    };
 }
 
 /// The chunk table.
@@ -98,20 +114,8 @@ impl ChunkTable {
     pub(crate) const CHUNK_BYTES: usize = size_of::<Chunk>() + Links::NODE_BYTES;
 
     pub(crate) fn new(chunk_count: u32) -> Self {
-        let vacant = Chunk {
-            key: Key::from_u128(0),
-            parent: ChunkIndex::NONE,
-            children: List::EMPTY,
-            depth: 0,
-            slot: SlotIndex::new(NONE),
-            group: GroupIndex::new(0),
-            presence: Presence::Vacant,
-            reason: MissReason::NeverStored,
-            is_set_aside: false,
-            is_joined: false,
-        };
         Self {
-            chunks: vec![vacant; chunk_count as usize].into_boxed_slice(),
+            chunks: vec![Chunk::VACANT; chunk_count as usize].into_boxed_slice(),
             links: Links::new(chunk_count),
             fresh: 0,
             history: List::EMPTY,
@@ -147,18 +151,7 @@ impl ChunkTable {
             index.remove(self.at(oldest).key, oldest);
             oldest
         };
-        *self.at_mut(taken) = Chunk {
-            key,
-            parent: ChunkIndex::NONE,
-            children: List::EMPTY,
-            depth: 0,
-            slot: SlotIndex::new(NONE),
-            group,
-            presence: Presence::Gone,
-            reason: MissReason::NeverStored,
-            is_set_aside: false,
-            is_joined: false,
-        };
+        *self.at_mut(taken) = Chunk { key, group, presence: Presence::Gone, ..Chunk::VACANT };
         index.insert(key, taken);
         Some(taken)
     }

@@ -1,6 +1,7 @@
 //! What the core is built with: fixed counts from which every table is allocated once.
 
 use crate::layout::{Attention, GROUP_COUNT_MAX};
+use std::fmt;
 use thiserror::Error;
 
 /// The most keys that one command takes: what fits in one short hold of the caller's lock.
@@ -10,7 +11,7 @@ pub const KEY_COUNT_MAX: usize = 64;
 const CHUNK_COUNT_MAX: u32 = 1 << 31;
 
 /// The most plans, and the most transfers, that may be open at a time.
-const RECORD_COUNT_MAX: u32 = 1 << 16;
+const RECORD_COUNT_MAX: u32 = 1 << 13;
 
 /// The host tier's share of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,27 @@ pub struct GroupConfig {
     pub attention: Attention,
     /// Staging pieces that one chunk takes on its way out or in.
     pub pieces_per_chunk: u32,
+}
+
+/// The secret of an index's hash. Its `Debug` does not tell it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct IndexSeed([u64; 2]);
+
+impl IndexSeed {
+    /// Wraps 128 random bits.
+    pub const fn new(bits: [u64; 2]) -> Self {
+        Self(bits)
+    }
+
+    pub(super) const fn bits(self) -> [u64; 2] {
+        self.0
+    }
+}
+
+impl fmt::Debug for IndexSeed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("IndexSeed(secret)")
+    }
 }
 
 /// Every size of a [`Core`](super::Core), fixed at construction.
@@ -51,7 +73,7 @@ pub struct CoreConfig {
     /// Nanoseconds after which a plan that was not renewed lapses.
     pub lease_ns: u64,
     /// Secret that scatters keys over the index, so that nobody can aim at one bucket.
-    pub index_seed: [u64; 2],
+    pub index_seed: IndexSeed,
 }
 
 impl CoreConfig {
@@ -71,7 +93,7 @@ impl CoreConfig {
             staging_out_pieces: staging_pieces,
             staging_in_pieces: staging_pieces,
             lease_ns: 30_000_000_000,
-            index_seed: [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344],
+            index_seed: IndexSeed::new([0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344]),
         }
     }
 

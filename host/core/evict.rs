@@ -224,7 +224,7 @@ impl Core {
         }
         let is_free = group.slots.close(slot);
         chunk.is_set_aside = false;
-        chunk.is_joined = false;
+        assert!(chunk.joiners.is_empty(), "who waits for a fill ends with it");
         chunk.reason = reason;
         chunk.presence = if is_free { Presence::Gone } else { Presence::Draining };
         if is_free {

@@ -14,6 +14,7 @@
 //!
 //! Called by `core` alone.
 
+use super::IndexSeed;
 use super::chunk::{Chunk, ChunkIndex};
 use crate::key::Key;
 
@@ -23,7 +24,7 @@ pub(crate) struct KeyIndex {
     buckets: Box<[u64]>,
     /// Right shift from a 32-bit tag to its home bucket.
     tag_shift: u32,
-    seed: [u64; 2],
+    seed: IndexSeed,
     length: u32,
 }
 
@@ -31,7 +32,7 @@ const EMPTY: u64 = 0;
 
 impl KeyIndex {
     /// Makes a table that can name `chunk_count` chunks (at most 2^31).
-    pub(crate) fn new(chunk_count: u32, seed: [u64; 2]) -> Self {
+    pub(crate) fn new(chunk_count: u32, seed: IndexSeed) -> Self {
         let wanted = (u64::from(chunk_count) * 4).div_ceil(3).max(16);
         let bits = u64::BITS - (wanted - 1).leading_zeros();
         assert!(bits <= 32, "the configuration bounds the chunks");
@@ -136,8 +137,9 @@ impl KeyIndex {
 
     #[expect(clippy::cast_possible_truncation, reason = "the fold keeps the product's low half")]
     fn tag(&self, key: Key) -> u32 {
-        let product = u128::from(key.low_u64() ^ self.seed[0])
-            * u128::from(key.high_u64() ^ self.seed[1] | 1);
+        let seed = self.seed.bits();
+        let product =
+            u128::from(key.low_u64() ^ seed[0]) * u128::from(key.high_u64() ^ seed[1] | 1);
         let folded = (product >> 64) as u64 ^ product as u64;
         (folded >> 32) as u32
     }
@@ -167,6 +169,7 @@ fn chunk_of(entry: u64) -> ChunkIndex {
 
 #[cfg(test)]
 mod tests {
+    use super::super::IndexSeed;
     use super::{ChunkIndex, KeyIndex};
     use crate::core::KEY_COUNT_MAX;
     use crate::core::chunk::{Chunk, ChunkTable};
@@ -218,7 +221,7 @@ mod tests {
             steps in prop::collection::vec(key(), 0..200),
             asked in prop::collection::vec(key(), 0..=KEY_COUNT_MAX),
         ) {
-            let mut index = KeyIndex::new(CHUNK_COUNT, OPEN_SEED);
+            let mut index = KeyIndex::new(CHUNK_COUNT, IndexSeed::new(OPEN_SEED));
             let mut chunks = chunks();
             let mut model = HashMap::new();
             let mut free: Vec<ChunkIndex> = (0..CHUNK_COUNT).map(ChunkIndex::new).collect();
@@ -240,7 +243,7 @@ mod tests {
             seed in any::<[u64; 2]>(),
             keys in prop::collection::hash_set(any::<u128>(), 0..=CHUNK_COUNT as usize),
         ) {
-            let mut index = KeyIndex::new(CHUNK_COUNT, seed);
+            let mut index = KeyIndex::new(CHUNK_COUNT, IndexSeed::new(seed));
             let mut chunks = chunks();
             let keys: Vec<Key> = keys.into_iter().map(Key::from_u128).collect();
             for (number, key) in (0..).zip(&keys) {
@@ -262,7 +265,7 @@ mod tests {
     #[test]
     fn a_full_run_across_the_end_of_the_table_survives_each_removal() {
         for removed in 0..CHUNK_COUNT {
-            let mut index = KeyIndex::new(CHUNK_COUNT, OPEN_SEED);
+            let mut index = KeyIndex::new(CHUNK_COUNT, IndexSeed::new(OPEN_SEED));
             let mut chunks = chunks();
             let mut model = HashMap::new();
             for number in 0..CHUNK_COUNT {
@@ -284,7 +287,7 @@ mod tests {
     #[test]
     fn a_table_has_room_for_every_chunk_and_a_quarter_to_spare() {
         for chunk_count in [1, 11, 12, 13, 96, 97, 1000] {
-            let index = KeyIndex::new(chunk_count, OPEN_SEED);
+            let index = KeyIndex::new(chunk_count, IndexSeed::new(OPEN_SEED));
             let buckets = index.buckets.len();
             assert!(buckets.is_power_of_two() && buckets >= 16);
             assert!(chunk_count as usize * 4 <= buckets * 3, "{chunk_count} in {buckets}");
@@ -294,7 +297,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "was sized for every chunk")]
     fn a_table_is_never_more_than_three_quarters_taken() {
-        let mut index = KeyIndex::new(CHUNK_COUNT, OPEN_SEED);
+        let mut index = KeyIndex::new(CHUNK_COUNT, IndexSeed::new(OPEN_SEED));
         for number in 0..=CHUNK_COUNT {
             index.insert(key_at(number, 0, 0), ChunkIndex::new(number));
         }
@@ -303,7 +306,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "is not in the index")]
     fn what_is_not_in_the_index_cannot_be_removed() {
-        let mut index = KeyIndex::new(CHUNK_COUNT, OPEN_SEED);
+        let mut index = KeyIndex::new(CHUNK_COUNT, IndexSeed::new(OPEN_SEED));
         index.insert(key_at(3, 0, 0), ChunkIndex::new(0));
         index.remove(key_at(3, 0, 1), ChunkIndex::new(1));
     }

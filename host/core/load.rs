@@ -18,6 +18,9 @@ use crate::units::{GroupIndex, Timestamp};
 /// Transfers that one tick gives up: what fits in one short hold of the caller's lock.
 const EXPIRED_COUNT_MAX: u32 = 16;
 
+/// Stages after which a tick gives no further transfer up.
+const EXPIRED_STAGES_MAX: usize = 4 * KEY_COUNT_MAX;
+
 /// Chunks to be loaded into the engine's blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadRequest<'a> {
@@ -213,46 +216,46 @@ impl Core {
         }));
     }
 
-    /// Ends everything of a transfer that has not begun.
-    pub(super) fn give_up(&mut self, index: u32, failure: Failure) {
+    /// Ends everything of a transfer that has not begun, and what waited for it. Returns how many
+    /// stages that were.
+    pub(super) fn give_up(&mut self, index: u32, failure: Failure) -> usize {
+        let mut ended = 0;
         let direction = self.transfers.at(index).direction;
         for position in 0..self.transfers.at(index).stages().len() {
             let stage = self.transfers.at(index).stages()[position];
             let chunk = self.transfers.at(index).chunks[position];
             match (stage, direction) {
                 (Stage::Queued, Direction::Store) => {
-                    self.end_joined(chunk, Stage::Failed(failure));
+                    ended += self.end_joined(chunk, Stage::Failed(failure));
                     self.leave(chunk, MissReason::Refused);
                 }
                 (Stage::Queued, Direction::Load) => self.unpin(chunk),
-                (Stage::Joined, _) => {}
+                (Stage::Joined, _) => {
+                    let joiners = &mut self.chunks.at_mut(chunk).joiners;
+                    self.transfers.leave_joiners(joiners, index, position);
+                }
                 _ => continue,
             }
             self.end_stage(index, position, Stage::Failed(failure));
+            ended += 1;
         }
         self.announce(index);
         self.close_if_over(index);
+        ended
     }
 
-    /// Ends the transfers that wait for the fill of `chunk`.
-    fn end_joined(&mut self, chunk: ChunkIndex, stage: Stage) {
-        if !std::mem::take(&mut self.chunks.at_mut(chunk).is_joined) {
-            return;
+    /// Ends the positions that wait for the fill of `chunk`, and returns how many they were.
+    fn end_joined(&mut self, chunk: ChunkIndex, stage: Stage) -> usize {
+        let mut ended = 0;
+        let joiners = &mut self.chunks.at_mut(chunk).joiners;
+        let mut joiners = std::mem::replace(joiners, List::EMPTY);
+        while let Some((index, position)) = self.transfers.pop_joiner(&mut joiners) {
+            self.end_stage(index, position, stage);
+            self.announce(index);
+            self.close_if_over(index);
+            ended += 1;
         }
-        for index in 0..self.transfer_count_max {
-            let transfer = self.transfers.at(index);
-            if !transfer.can_expire() {
-                continue;
-            }
-            let waits = |position: usize| {
-                transfer.stages()[position] == Stage::Joined && transfer.chunks[position] == chunk
-            };
-            if let Some(position) = (0..transfer.stages().len()).find(|at| waits(*at)) {
-                self.end_stage(index, position, stage);
-                self.announce(index);
-                self.close_if_over(index);
-            }
-        }
+        ended
     }
 
     fn end_stage(&mut self, index: u32, position: usize, stage: Stage) {
@@ -312,23 +315,24 @@ impl Core {
         self.groups[usize::from(self.transfers.at(index).group.get())].pieces_per_chunk
     }
 
-    /// Gives up what passed its deadline, at most 16 transfers a call, and returns the next
-    /// deadline of work that waits: `now` when more has passed its own.
+    /// Gives up what passed its deadline, in one bounded step, and returns the next deadline of
+    /// work that waits: `now` when more has passed its own.
     pub(super) fn expire(&mut self, now: Timestamp) -> Timestamp {
         self.latest_tick = now;
-        let mut budget = EXPIRED_COUNT_MAX;
+        let (mut transfers_left, mut ended) = (EXPIRED_COUNT_MAX, 0);
         let mut next = Timestamp::NEVER;
         for index in 0..self.transfer_count_max {
             let transfer = self.transfers.at(index);
             if !transfer.can_expire() {
                 continue;
             }
-            if transfer.deadline > now || budget == 0 {
+            let is_over_budget = transfers_left == 0 || ended >= EXPIRED_STAGES_MAX;
+            if transfer.deadline > now || is_over_budget {
                 next = next.min(transfer.deadline.max(now));
                 continue;
             }
-            budget -= 1;
-            self.give_up(index, Failure::Deadline);
+            transfers_left -= 1;
+            ended += self.give_up(index, Failure::Deadline);
         }
         next
     }

@@ -23,7 +23,7 @@ pub struct GroupKeys<'a> {
     pub keys: &'a [Key],
     /// Tokens of one chunk.
     pub chunk_tokens: TokenCount,
-    /// Which chunks before the boundary the group needs.
+    /// Which chunks before the boundary the group needs: as the core was made with.
     pub attention: Attention,
 }
 
@@ -31,11 +31,23 @@ pub struct GroupKeys<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LookupError {
-    /// No group, or more than a layout may have.
-    #[error("groups: {group_count} given; a lookup takes 1 to {GROUP_COUNT_MAX}")]
+    /// Fewer or more groups than the core has: a prefix is there only if each group has it.
+    #[error("groups: {group_count} given; a lookup takes all {core_group_count} of the core")]
     GroupCount {
         /// Groups given.
         group_count: usize,
+        /// Groups that the core was made with.
+        core_group_count: usize,
+    },
+    /// A group whose attention is not what the core was made with.
+    #[error("groups[{group}].attention: is {given:?}; the core was made with {made_with:?}")]
+    Attention {
+        /// Position of the group.
+        group: usize,
+        /// The attention given.
+        given: Attention,
+        /// That of the core's configuration.
+        made_with: Attention,
     },
     /// A chunk of no tokens.
     #[error("groups[{group}].chunk_tokens: is 0; give the tokens of one chunk")]
@@ -107,7 +119,7 @@ pub struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    /// Opens a plan for a lookup of `groups`, one entry a group in the layout's order.
+    /// Opens a plan for a lookup of `groups`: all groups of the core, in the layout's order.
     ///
     /// # Errors
     ///
@@ -117,6 +129,7 @@ impl<'a> Lookup<'a> {
         groups: &'a [GroupKeys<'a>],
         now: Timestamp,
     ) -> Result<Self, LookupError> {
+        check_groups(core, groups)?;
         let unit = common_unit(groups.iter().map(|group| group.chunk_tokens))?;
         let reach = |group: &GroupKeys<'_>| {
             let tokens = group.keys.len() as u64 * u64::from(group.chunk_tokens.get());
@@ -250,14 +263,26 @@ fn group_index(at: usize) -> GroupIndex {
     GroupIndex::new(u8::try_from(at).expect("a layout has at most 8 groups"))
 }
 
+/// Checks that the groups are those of the core. A group left out would be answered for unasked,
+/// and the engine would attend to what its blocks never got.
+fn check_groups(core: &Core, groups: &[GroupKeys<'_>]) -> Result<(), LookupError> {
+    let (group_count, core_group_count) = (groups.len(), core.groups.len());
+    if group_count != core_group_count {
+        return Err(LookupError::GroupCount { group_count, core_group_count });
+    }
+    for (group, (keys, state)) in groups.iter().zip(&core.groups).enumerate() {
+        let (given, made_with) = (keys.attention, state.attention);
+        if given != made_with {
+            return Err(LookupError::Attention { group, given, made_with });
+        }
+    }
+    Ok(())
+}
+
 /// Returns the least common multiple of the groups' chunk tokens: the step of every boundary.
 pub(crate) fn common_unit(
-    chunk_tokens: impl ExactSizeIterator<Item = TokenCount>,
+    chunk_tokens: impl Iterator<Item = TokenCount>,
 ) -> Result<u32, LookupError> {
-    let group_count = chunk_tokens.len();
-    if group_count == 0 || group_count > GROUP_COUNT_MAX {
-        return Err(LookupError::GroupCount { group_count });
-    }
     let mut unit = 1_u32;
     for (group, chunk_tokens) in chunk_tokens.enumerate() {
         if chunk_tokens.get() == 0 {

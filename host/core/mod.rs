@@ -42,7 +42,7 @@ mod transfer;
 
 pub use action::{Action, Completion, HopFailure, HopRequest};
 pub use audit::Violation;
-pub use config::{ConfigError, CoreConfig, GroupConfig, KEY_COUNT_MAX};
+pub use config::{ConfigError, CoreConfig, GroupConfig, IndexSeed, KEY_COUNT_MAX};
 pub use counters::Counters;
 pub use evict::Room;
 pub use load::LoadRequest;
@@ -165,8 +165,9 @@ impl Core {
     }
 
     /// Lets time pass: gives up queued work past its deadline, ends lapsed leases, and does one
-    /// step of what dropped plans left behind. Returns when the next call is due at the latest;
-    /// `now` itself when a further step has work.
+    /// step of what dropped plans left behind. Returns when the next call is due at the latest,
+    /// as far as is known now: the deadline of a later store or load can be sooner. It is `now`
+    /// itself when a further step has work.
     ///
     /// # Errors
     ///

@@ -153,18 +153,19 @@ impl Core {
             }
             Presence::Here => {
                 self.check_parent(group, parent, index)?;
-                Ok((index, self.repeat(index)))
+                Ok((index, self.repeat(transfer, index)))
             }
             Presence::Vacant => unreachable!("the index names records in use"),
         }
     }
 
-    /// Joins a fill under way, or reports a resident chunk as stored.
-    fn repeat(&mut self, index: ChunkIndex) -> Stage {
+    /// Joins a fill under way with the transfer's next position, or reports a resident chunk as
+    /// stored.
+    fn repeat(&mut self, transfer: u32, index: ChunkIndex) -> Stage {
         let chunk = self.chunks.at_mut(index);
         let slots = &self.groups[usize::from(chunk.group.get())].slots;
         if slots.state(chunk.slot) == SlotState::Filling {
-            chunk.is_joined = true;
+            self.transfers.join(&mut chunk.joiners, transfer);
             self.counters.joins += 1;
             Stage::Joined
         } else {

@@ -17,6 +17,10 @@ use crate::links::{Links, List};
 use crate::units::{GroupIndex, Timestamp};
 use thiserror::Error;
 
+/// Positions of one transfer.
+#[expect(clippy::cast_possible_truncation, reason = "it is 64")]
+const POSITIONS: u32 = KEY_COUNT_MAX as u32;
+
 /// One move of bytes that the core asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hop {
@@ -221,6 +225,8 @@ pub(super) struct TransferTable {
     /// Members: free records, or those that wait for staging; never both.
     links: Links,
     free: List,
+    /// Members: joined positions, [`KEY_COUNT_MAX`] a transfer, by the chunk that they wait for.
+    joins: Links,
 }
 
 impl TransferTable {
@@ -231,11 +237,13 @@ impl TransferTable {
             links.push_back(&mut free, index);
         }
         let transfers = vec![Transfer::VACANT; transfer_count_max as usize].into_boxed_slice();
-        Self { transfers, links, free }
+        let joins = Links::new(transfer_count_max * POSITIONS);
+        Self { transfers, links, free, joins }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.transfers.len() * (size_of::<Transfer>() + Links::NODE_BYTES)
+        let links = (1 + KEY_COUNT_MAX) * Links::NODE_BYTES;
+        self.transfers.len() * (size_of::<Transfer>() + links)
     }
 
     /// Takes a record for a transfer without chunks yet.
@@ -289,6 +297,31 @@ impl TransferTable {
         (0_u32..)
             .zip(self.transfers.iter())
             .filter_map(|(index, transfer)| transfer.is_live.then_some(index))
+    }
+
+    /// Lets the next position of a transfer wait for the chunk of `joiners`.
+    pub(super) fn join(&mut self, joiners: &mut List, index: u32) {
+        let position = u32::from(self.at(index).chunk_count);
+        self.joins.push_back(joiners, index * POSITIONS + position);
+    }
+
+    /// Takes the position that waits longest out of `joiners`.
+    pub(super) fn pop_joiner(&mut self, joiners: &mut List) -> Option<(u32, usize)> {
+        let node = joiners.first()?;
+        self.joins.remove(joiners, node);
+        Some((node / POSITIONS, (node % POSITIONS) as usize))
+    }
+
+    /// Takes a position out of `joiners`, because it waits no longer.
+    pub(super) fn leave_joiners(&mut self, joiners: &mut List, index: u32, position: usize) {
+        let position = u32::try_from(position).expect("at most 64 positions");
+        self.joins.remove(joiners, index * POSITIONS + position);
+    }
+
+    /// Returns the positions that wait for the chunk of `joiners`.
+    pub(super) fn joiners(&self, joiners: List) -> impl Iterator<Item = (u32, usize)> + '_ {
+        let members = self.joins.members(joiners);
+        members.map(|node| (node / POSITIONS, (node % POSITIONS) as usize))
     }
 
     pub(super) fn wait(&mut self, waiting: &mut List, index: u32) {

@@ -121,6 +121,9 @@ impl KeyValueCache {
 
     /// K and V stacked in one tensor a layer, `[2, blocks, tokens, heads, dim]`, as in vLLM's
     /// `FlashAttention` cache.
+    ///
+    /// The values start behind `block_count` blocks of keys, so the count must be the tensor's
+    /// own, blocks that the engine never hands out included.
     pub fn stacked(&self, layers: &[LayerBase]) -> GroupBuilder {
         let blocks = u64::from(self.paging.block_count.get());
         let values_offset = self.head_bytes().saturating_mul(blocks);

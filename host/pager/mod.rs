@@ -26,7 +26,9 @@ pub use ticket::{Ticket, TicketReport};
 pub use transfer::{LoadChunks, RequestError, StoreChunks};
 
 use crate::capability::{CapabilityReport, Downgrade};
-use crate::core::{Core, CoreConfig, Counters, GroupKeys, Lookup, LookupError, SlotCounts};
+use crate::core::{
+    Core, CoreConfig, Counters, GroupKeys, IndexSeed, Lookup, LookupError, SlotCounts,
+};
 use crate::device::{Device, DeviceError};
 use crate::key::Key;
 use crate::layout::Packing;
@@ -84,7 +86,8 @@ impl Pager {
         core_config.staging_out_pieces = device.staging().out_pieces;
         core_config.staging_in_pieces = device.staging().in_pieces;
         core_config.lease_ns = u64::try_from(config.lease.as_nanos()).unwrap_or(u64::MAX);
-        core_config.index_seed = [RandomState::new().hash_one(0), RandomState::new().hash_one(1)];
+        let random = [0, 1].map(|word| RandomState::new().hash_one(word));
+        core_config.index_seed = IndexSeed::new(random);
         let core = Core::new(&core_config)?;
         let slabs = shares.iter().map(|share| Slab::allocate(share.slot_count, share.slot));
         let slabs = slabs.collect::<Result<Vec<_>, _>>()?;

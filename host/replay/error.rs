@@ -139,6 +139,14 @@ pub enum FieldProblem {
 }
 
 /// Prints numbers of a usual size as people write them, others with an exponent.
+///
+/// What is whole and not negative came with a decimal point, which is what is wrong with it.
 fn plain(value: f64) -> String {
-    if value.abs() < 1e16 { value.to_string() } else { format!("{value:e}") }
+    if value.abs() >= 1e16 {
+        format!("{value:e}")
+    } else if value >= 0.0 && value.fract() == 0.0 {
+        format!("{value:.1}")
+    } else {
+        value.to_string()
+    }
 }

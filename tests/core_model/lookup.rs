@@ -7,7 +7,7 @@
 use crate::plans::needed_chunks;
 use kvtide::core::{
     Action, Core, CoreConfig, GroupConfig, GroupKeys, Hop, HopFailure, LoadRequest, Lookup,
-    MissReason, PrefixHit, Refused, Room, StoreRequest,
+    LookupError, MissReason, PrefixHit, Room, StoreRequest,
 };
 use kvtide::key::Key;
 use kvtide::layout::Attention;
@@ -210,19 +210,27 @@ fn a_lookup_says_why_each_group_ended() {
 }
 
 #[test]
-fn a_lookup_over_groups_that_the_core_lacks_is_refused() {
-    let shape = Shape { chunk_tokens: 1, window: None, is_loose: false, stored: vec![true] };
-    let mut core = core_with(std::slice::from_ref(&shape));
-    let keys = [shape.keys(0), shape.keys(1)];
-    let groups = [0, 1].map(|at: usize| GroupKeys {
+fn a_lookup_over_other_groups_than_the_cores_is_refused() {
+    let full = Shape { chunk_tokens: 1, window: None, is_loose: false, stored: vec![true] };
+    let window = Shape { chunk_tokens: 1, window: Some(1), is_loose: true, stored: vec![false] };
+    let shapes = [full, window];
+    let mut core = core_with(&shapes);
+    let keys = [shapes[0].keys(0), shapes[1].keys(1), shapes[0].keys(2)];
+    let attentions = [shapes[0].attention(), shapes[1].attention(), Attention::Full];
+    let group = |at: usize, attention: Attention| GroupKeys {
         keys: &keys[at],
         chunk_tokens: TokenCount::new(1),
-        attention: Attention::Full,
-    });
-    let mut lookup = Lookup::begin(&mut core, &groups, NOW).expect("a plan is free");
-    assert_eq!(lookup.step(&mut core), Ok(None));
-    let refused = Refused::NoSuchGroup { group: group_index(1), group_count: 1 };
-    assert_eq!(lookup.step(&mut core), Err(refused));
-    core.drop_plan(lookup.plan());
-    assert_eq!(core.make_room(group_index(0), SLOT_COUNT), Ok(Room::Ready));
+        attention,
+    };
+    // What group 0 has alone is no hit: group 1 has nothing.
+    let groups = [0, 1, 2].map(|at: usize| group(at, attentions[at]));
+    assert_eq!(look_up(&mut core, &groups[..2]).tokens.get(), 0);
+    for group_count in [0, 1, 3] {
+        let refused = Lookup::begin(&mut core, &groups[..group_count], NOW).map(|_| ());
+        assert_eq!(refused, Err(LookupError::GroupCount { group_count, core_group_count: 2 }));
+    }
+    let swapped = [group(0, attentions[1]), group(1, attentions[1])];
+    let refused = Lookup::begin(&mut core, &swapped, NOW).map(|_| ());
+    let (given, made_with) = (attentions[1], attentions[0]);
+    assert_eq!(refused, Err(LookupError::Attention { group: 0, given, made_with }));
 }

@@ -257,7 +257,6 @@ impl Rig {
             attention: self.attentions[group],
         };
         let groups: Vec<GroupKeys<'_>> = (0..paths.len()).map(group_keys).collect();
-        let unit = if groups.len() == 3 { UNIT } else { 6 };
         let mut lookup = match Lookup::begin(&mut self.core, &groups, self.now) {
             Ok(lookup) => lookup,
             Err(refused) => {
@@ -273,8 +272,8 @@ impl Rig {
                 break hit;
             }
         };
-        let expected = self.model.longest_prefix(&groups, unit);
-        let (boundary, held) = self.model.lookup(plan, &groups, unit);
+        let expected = self.model.longest_prefix(&groups, UNIT);
+        let (boundary, held) = self.model.lookup(plan, &groups, UNIT);
         assert_eq!(boundary, expected, "the steps lead to the longest prefix");
         assert_eq!(hit.plan, plan);
         assert_eq!(hit.tokens.get(), boundary);

@@ -1,7 +1,8 @@
 //! The house style as executable rules over the text of the repository.
 //!
 //! Each rule is a function from one file to its findings. Files are those that git tracks or
-//! would track, so that build outputs and ignored files stay out.
+//! would track, so that build outputs and ignored files stay out; in a copy without git, all files
+//! but build outputs and hidden folders.
 
 use std::fmt;
 use std::io;
@@ -36,7 +37,12 @@ impl fmt::Display for Finding {
 /// Checks every file of the repository.
 pub(crate) fn findings(root: &Path) -> io::Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    for file in tracked_files(root)? {
+    let mut files = Vec::new();
+    match tracked_files(root) {
+        Some(tracked) => files = tracked,
+        None => collect_files(root, Path::new(""), &mut files)?,
+    }
+    for file in files {
         // What is not text is nobody's prose or code.
         let Ok(text) = std::fs::read_to_string(root.join(&file)) else { continue };
         let rules = check_file(root, &file, &text);
@@ -49,17 +55,33 @@ pub(crate) fn findings(root: &Path) -> io::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Lists the files that git tracks, and those it would track.
-fn tracked_files(root: &Path) -> io::Result<Vec<PathBuf>> {
+/// Lists the files that git tracks, and those it would track; `None` where git does not answer, as
+/// in a copy of the sources or in a checkout that it holds to be another user's.
+fn tracked_files(root: &Path) -> Option<Vec<PathBuf>> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
-        .output()?;
-    if !output.status.success() {
-        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
-    }
+        .output()
+        .ok()?;
     let names = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(names.lines().map(PathBuf::from).filter(|file| root.join(file).is_file()).collect())
+    let files = names.lines().map(PathBuf::from).filter(|file| root.join(file).is_file());
+    output.status.success().then(|| files.collect())
+}
+
+/// Lists all files below `folder`, but no build outputs and nothing in hidden folders.
+fn collect_files(root: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in std::fs::read_dir(root.join(folder))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let path = folder.join(&name);
+        let is_left_out = name == "target" || name.to_string_lossy().starts_with('.');
+        match entry.file_type()? {
+            kind if kind.is_dir() && !is_left_out => collect_files(root, &path, files)?,
+            kind if kind.is_file() => files.push(path),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Applies all rules that are for this kind of file.
@@ -69,7 +91,7 @@ fn check_file(root: &Path, file: &Path, text: &str) -> Vec<(usize, String)> {
     if extension == "rs" {
         findings.extend(code_rules(file, text));
     }
-    if matches!(extension, "rs" | "md" | "toml" | "yml" | "sh" | "") && extension != "lock" {
+    if matches!(extension, "rs" | "md" | "toml" | "yml" | "sh" | "") {
         findings.extend(path_rules(text));
     }
     if extension == "md" {
@@ -137,8 +159,8 @@ fn link_rules(root: &Path, file: &Path, text: &str) -> Vec<(usize, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_file, findings};
-    use std::path::Path;
+    use super::{check_file, collect_files, findings, tracked_files};
+    use std::path::{Path, PathBuf};
 
     fn rules(name: &str, text: &str) -> Vec<String> {
         let root = crate::repository_root();
@@ -150,6 +172,20 @@ mod tests {
         let findings = findings(crate::repository_root()).expect("git lists the files");
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert!(lines.is_empty(), "{}", lines.join("\n"));
+    }
+
+    #[test]
+    fn without_git_the_files_are_found_all_the_same() {
+        let root = crate::repository_root();
+        let mut files = Vec::new();
+        collect_files(root, Path::new(""), &mut files).expect("the sources can be read");
+        let is_code = |file: &&PathBuf| file.extension().is_some_and(|extension| extension == "rs");
+        assert!(files.iter().filter(is_code).any(|file| file.ends_with("xtask/src/tidy.rs")));
+        assert!(!files.iter().any(|file| file.starts_with("target")));
+        for tracked in tracked_files(root).iter().flatten().filter(is_code) {
+            assert!(files.contains(tracked), "{}", tracked.display());
+        }
+        assert_eq!(tracked_files(&std::env::temp_dir().join("no such folder")), None);
     }
 
     #[test]

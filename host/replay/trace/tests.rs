@@ -110,6 +110,7 @@ fn bad_block_numbers_are_named_with_line_path_and_remedy() {
     assert_fields_refused(&[
         (r#""hash_ids":[1,-2]"#, "hash_ids[1] is -2; give WHOLE"),
         (r#""hash_ids":[1,2.5,-3]"#, "hash_ids[1] is 2.5; give WHOLE"),
+        (r#""hash_ids":[3.0]"#, "hash_ids[0] is 3.0; give WHOLE"),
         (
             r#""hash_ids":[18446744073709551616]"#,
             "hash_ids[0] is 1.8446744073709552e19; give WHOLE",
