@@ -12,12 +12,14 @@
 
 mod config;
 mod device_thread;
+pub(crate) mod metrics;
 mod plan;
 mod shared;
 mod ticket;
 mod transfer;
 
 pub use config::{OpenError, PagerConfig};
+pub use metrics::{HopTotals, Hops, Latency};
 pub use plan::Plan;
 pub use ticket::{Ticket, TicketReport};
 pub use transfer::{LoadChunks, RequestError, StoreChunks};
@@ -156,6 +158,11 @@ impl Pager {
     /// Returns the core's totals since the pager was opened.
     pub fn counters(&self) -> Counters {
         self.shared.command(|core| core.counters())
+    }
+
+    /// Returns what each hop moved since the pager was opened, and how fast.
+    pub fn hops(&self) -> Hops {
+        self.shared.meters().totals()
     }
 
     /// Returns used and free slots of a group; `None` when there is no such group.
