@@ -160,25 +160,34 @@ impl Core {
 
     fn audit_family(&self, index: ChunkIndex, chunk: &Chunk) -> Audit {
         let number = index.to_u32();
+        let group = &self.groups[usize::from(chunk.group.get())];
         for child in self.chunks.members(chunk.children) {
             let child_chunk = self.chunks.at(child);
             let belongs = child_chunk.parent == index
                 && child_chunk.presence == Presence::Here
                 && child_chunk.group == chunk.group;
             hold(belongs, "children are here and know their parent", "chunk", child.to_u32())?;
+            let is_deeper = child_chunk.depth == self.chunks.depth_below(index);
+            hold(
+                is_deeper || !group.spares_ancestors(),
+                "a child is one deeper than its parent",
+                "chunk",
+                child.to_u32(),
+            )?;
         }
         let is_child = chunk.presence == Presence::Here && chunk.parent != ChunkIndex::NONE;
-        let is_orphaned = chunk.presence != Presence::Here && !chunk.children.is_empty();
-        let is_history = chunk.presence == Presence::Gone && chunk.children.is_empty();
+        let has_children = !chunk.children.is_empty();
+        let is_orphaned =
+            group.spares_ancestors() && chunk.presence != Presence::Here && has_children;
+        let is_history = chunk.presence == Presence::Gone && !has_children;
         hold(
             self.chunks.is_linked(index) == (is_child || is_orphaned || is_history),
             "a chunk is in the list that its state says",
             "chunk",
             number,
         )?;
-        let group = &self.groups[usize::from(chunk.group.get())];
         hold(
-            group.spares_ancestors() || !is_orphaned,
+            group.spares_ancestors() || chunk.presence != Presence::Gone || !has_children,
             "a window group keeps no children of gone chunks",
             "chunk",
             number,

@@ -66,6 +66,9 @@ pub(crate) struct Chunk {
     /// The chunk before this one in its prefix; NONE for a root.
     pub(crate) parent: ChunkIndex,
     pub(crate) children: List,
+    /// Chunks before this one in its prefix. In a window group only those count that were here,
+    /// one after the other, when it was stored.
+    pub(crate) depth: u32,
     /// Meaningful while here or draining.
     pub(crate) slot: SlotIndex,
     pub(crate) group: GroupIndex,
@@ -99,6 +102,7 @@ impl ChunkTable {
             key: Key::from_u128(0),
             parent: ChunkIndex::NONE,
             children: List::EMPTY,
+            depth: 0,
             slot: SlotIndex::new(NONE),
             group: GroupIndex::new(0),
             presence: Presence::Vacant,
@@ -147,6 +151,7 @@ impl ChunkTable {
             key,
             parent: ChunkIndex::NONE,
             children: List::EMPTY,
+            depth: 0,
             slot: SlotIndex::new(NONE),
             group,
             presence: Presence::Gone,
@@ -166,6 +171,11 @@ impl ChunkTable {
     /// Takes a gone chunk without children out of the history, because it comes back.
     pub(crate) fn recall(&mut self, index: ChunkIndex) {
         self.links.remove(&mut self.history, index.0);
+    }
+
+    /// Returns the depth of a chunk that follows `parent`, or of a root.
+    pub(crate) fn depth_below(&self, parent: ChunkIndex) -> u32 {
+        parent.some().map_or(0, |parent| self.at(parent).depth.saturating_add(1))
     }
 
     /// Makes `child` a child of `parent`.
@@ -192,7 +202,8 @@ impl ChunkTable {
         self.at(index).children.first().map(ChunkIndex)
     }
 
-    /// Puts a gone or draining chunk that has children into its group's list of orphaned parents.
+    /// Puts a gone or draining chunk that has children into its full group's list of orphaned
+    /// parents.
     pub(crate) fn orphan(&mut self, orphaned: &mut List, parent: ChunkIndex) {
         self.links.push_back(orphaned, parent.0);
     }

@@ -143,12 +143,15 @@ impl Core {
             return Eviction::Nothing;
         };
         let mut leaf = group.orphan_cursor.some().unwrap_or(parent);
-        while let Some(child) = self.chunks.first_child(leaf) {
+        loop {
             if *steps == 0 {
                 self.groups[at].orphan_cursor = leaf;
                 return Eviction::OutOfSteps;
             }
             *steps -= 1;
+            let Some(child) = self.chunks.first_child(leaf) else {
+                break;
+            };
             leaf = child;
         }
         let record = *self.chunks.at(leaf);
@@ -192,8 +195,9 @@ impl Core {
             Released::Freed => {
                 chunk.presence = Presence::Gone;
                 chunk.parent = ChunkIndex::NONE;
-                if chunk.children.is_empty() {
-                    self.chunks.remember(index);
+                let is_orphaned = group.spares_ancestors() && !chunk.children.is_empty();
+                if !is_orphaned {
+                    self.retire(index);
                 }
             }
         }
@@ -229,22 +233,27 @@ impl Core {
             self.child_left(at, parent);
         }
         let group = &mut self.groups[at];
-        if !group.spares_ancestors() {
-            self.chunks.disown_all(index);
-        }
-        if !self.chunks.at(index).children.is_empty() {
-            self.chunks.orphan(&mut group.orphaned, index);
-        } else if is_free {
-            self.chunks.remember(index);
-        }
         if group.orphan_cursor == index {
             group.orphan_cursor = ChunkIndex::NONE;
         }
+        if group.spares_ancestors() && !self.chunks.at(index).children.is_empty() {
+            self.chunks.orphan(&mut group.orphaned, index);
+        } else if is_free {
+            self.retire(index);
+        }
+    }
+
+    /// Puts a chunk that is gone for good into the history. In a window group its children become
+    /// roots, and not before: until its last reader left, a run may have gone on through it.
+    fn retire(&mut self, index: ChunkIndex) {
+        self.chunks.disown_all(index);
+        self.chunks.remember(index);
     }
 
     /// Lets a parent follow its last child: into the ranking, or into the history.
     fn child_left(&mut self, at: usize, parent: ChunkIndex) {
         let group = &mut self.groups[at];
+        let is_linked = self.chunks.is_linked(parent);
         let chunk = self.chunks.at_mut(parent);
         if !chunk.children.is_empty() {
             return;
@@ -255,6 +264,8 @@ impl Core {
                     group.policy.rank_next(chunk.slot);
                 }
             }
+            // Not orphaned: of a window group, or about to come back.
+            _ if !is_linked => {}
             Presence::Draining => self.chunks.unorphan(&mut group.orphaned, parent),
             Presence::Gone => {
                 self.chunks.unorphan(&mut group.orphaned, parent);

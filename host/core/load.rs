@@ -69,7 +69,10 @@ impl Core {
     /// A transfer that its owner let go of, or that has ended, is left alone.
     pub fn cancel(&mut self, transfer: TransferId) {
         if self.transfers.get(transfer).is_some() {
-            self.run_guarded(|core| core.give_up(transfer.index, Failure::Cancelled));
+            self.run_guarded(|core| {
+                core.give_up(transfer.index, Failure::Cancelled);
+                core.launch();
+            });
         }
     }
 
@@ -222,7 +225,6 @@ impl Core {
             }
             self.end_stage(index, position, Stage::Failed(failure));
         }
-        self.launch();
         self.announce(index);
         self.close_if_over(index);
     }

@@ -278,16 +278,23 @@ impl Core {
             return Err(MissReason::ForeignParent);
         }
         self.readable(index)?;
-        let (parent, child) = match growth {
-            Growth::Deeper => (run.deepest, index),
-            Growth::Shallower => (index, run.first),
-        };
-        if run.chunk_count == 0 || self.chunks.at(child).parent == parent {
+        if run.chunk_count == 0 {
             return Ok(index);
         }
-        let may_link =
-            !self.groups[at].spares_ancestors() && self.chunks.at(child).parent.some().is_none();
-        if !may_link {
+        let (end, parent, child) = match growth {
+            Growth::Deeper => (run.deepest, run.deepest, index),
+            Growth::Shallower => (run.first, index, run.first),
+        };
+        // Lost since the plan pinned it: it has no family any more, and nothing to load.
+        if self.chunks.at(end).presence == Presence::Draining {
+            return Err(self.chunks.at(end).reason);
+        }
+        if self.chunks.at(child).parent == parent {
+            return Ok(index);
+        }
+        let is_window = !self.groups[at].spares_ancestors();
+        let is_root = self.chunks.at(child).parent == ChunkIndex::NONE;
+        if !(is_window && is_root && parent != child) {
             return Err(MissReason::ForeignParent);
         }
         self.chunks.adopt(parent, child);

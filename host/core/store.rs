@@ -51,7 +51,7 @@ impl Core {
         for (key, found) in request.keys.iter().zip(found) {
             let placed = parent.and_then(|parent| {
                 self.protect(parent);
-                self.place(request.group, parent, *key, found, &mut steps)
+                self.place(id.index, parent, *key, found, &mut steps)
             });
             let (chunk, stage) = placed.unwrap_or_else(|failure| {
                 self.counters.refusals += 1;
@@ -104,15 +104,16 @@ impl Core {
         u32::try_from(keys.len() - here).expect("at most 64 keys")
     }
 
-    /// Decides what becomes of one chunk below `parent`.
+    /// Decides what becomes of the transfer's next chunk, below `parent`.
     fn place(
         &mut self,
-        group: GroupIndex,
+        transfer: u32,
         parent: ChunkIndex,
         key: Key,
         found: Option<ChunkIndex>,
         steps: &mut u32,
     ) -> Result<(ChunkIndex, Stage), Failure> {
+        let group = self.transfers.at(transfer).group;
         // This very call may have recycled a record found before it, or stored the key already.
         let is_current = |index: &ChunkIndex| self.chunks.at(*index).key == key;
         let found =
@@ -126,7 +127,15 @@ impl Core {
         }
         match chunk.presence {
             Presence::Draining => Err(Failure::Draining),
-            Presence::Gone => self.fill(group, parent, key, Some(index), steps),
+            Presence::Gone => {
+                self.check_depth(group, parent, index)?;
+                self.fill(group, parent, key, Some(index), steps)
+            }
+            // A prefix holds a chunk once: a transfer must not wait for itself, nor a chunk follow
+            // itself.
+            Presence::Here if self.transfers.at(transfer).holds(index) => {
+                Err(Failure::ForeignParent)
+            }
             Presence::Here => {
                 self.check_parent(group, parent, index)?;
                 Ok((index, self.repeat(index)))
@@ -175,6 +184,21 @@ impl Core {
         }
     }
 
+    /// Checks that a lost parent comes back where it was, so that it never follows one of its own
+    /// descendants.
+    fn check_depth(
+        &self,
+        group: GroupIndex,
+        parent: ChunkIndex,
+        index: ChunkIndex,
+    ) -> Result<(), Failure> {
+        let chunk = self.chunks.at(index);
+        let has_moved = chunk.depth != self.chunks.depth_below(parent);
+        let is_bound =
+            self.groups[usize::from(group.get())].spares_ancestors() && !chunk.children.is_empty();
+        if is_bound && has_moved { Err(Failure::ForeignParent) } else { Ok(()) }
+    }
+
     /// Gives the key a slot to be filled, under its parent.
     fn fill(
         &mut self,
@@ -203,7 +227,9 @@ impl Core {
             (Ok(()), None) => self.record_for(at, group, key, steps)?,
         };
         let slot = self.groups[at].slots.take(index).expect("a slot was freed");
+        let depth = self.chunks.depth_below(parent);
         let chunk = self.chunks.at_mut(index);
+        chunk.depth = depth;
         chunk.slot = slot;
         chunk.presence = Presence::Here;
         if parent != ChunkIndex::NONE {

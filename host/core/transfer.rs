@@ -7,7 +7,7 @@
 //!
 //! Invariants: a stage that is Done or Failed is final; a running stage ends only by its
 //! completion, because the device may still touch the memory; an ended transfer stays readable
-//! until its owner lets go of it.
+//! until its owner lets go of it; no transfer waits twice for one chunk.
 //!
 //! Called by `core` alone; stages and failures are public.
 
@@ -148,6 +148,11 @@ impl Transfer {
 
     pub(super) fn stages(&self) -> &[Stage] {
         &self.stages[..usize::from(self.chunk_count)]
+    }
+
+    /// Whether one of its chunks is `chunk`.
+    pub(super) fn holds(&self, chunk: ChunkIndex) -> bool {
+        self.chunks[..usize::from(self.chunk_count)].contains(&chunk)
     }
 
     pub(super) fn push(&mut self, chunk: ChunkIndex, stage: Stage) {

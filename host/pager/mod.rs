@@ -18,6 +18,9 @@ mod shared;
 mod ticket;
 mod transfer;
 
+#[cfg(test)]
+mod tests;
+
 pub use config::{OpenError, PagerConfig};
 pub use metrics::{HopTotals, Hops, Latency};
 pub use plan::Plan;
