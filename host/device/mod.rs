@@ -26,11 +26,17 @@
 //! it until it is reported.
 //!
 //! Called by the pager's device thread.
+//!
+//! | folder | back end |
+//! |---|---|
+//! | [`cpu`] | host memory and threads |
+
+pub mod cpu;
 
 use crate::core::Hop;
 use crate::key::Key;
 use crate::mem::SlotMemory;
-use crate::units::{BlockId, ByteCount, GroupIndex};
+use crate::units::{BlockCount, BlockId, ByteCount, GroupIndex};
 use kvtide_kernels::abi::{HEADER_PAGE_BYTES, PART_COUNT_MAX};
 use std::fmt::Debug;
 use std::time::Duration;
@@ -116,7 +122,8 @@ pub enum Work {
     /// Build the slot image in the piece: zeros in the header page but for the sealed sums,
     /// fragments, zeros in all padding.
     Pack(ChunkBlocks),
-    /// Copy the image from the piece to the slot.
+    /// Copy the image from the piece to the slot. Fails for a slot of another length than the image:
+    /// more would carry what an earlier chunk left in the piece.
     OutLink {
         /// The slot, as long as the image.
         slot: SlotMemory,
@@ -149,7 +156,8 @@ pub enum Outcome {
     Done,
     /// A part did not match its sum (unpack only): nothing was written.
     Mismatch,
-    /// The device failed it. The engine's blocks are as they were, or, for an unpack, undefined.
+    /// The device failed it, or another operation was using its piece or slot. The engine's blocks
+    /// are as they were, or, for an unpack, undefined.
     Failed,
 }
 
@@ -179,11 +187,14 @@ pub struct Staging {
 pub enum DeviceError {
     /// The memory for the staging rings is not to be had.
     #[error(
-        "staging: {bytes} could not be allocated; lower staging_out_pieces or staging_in_pieces"
+        "staging: {bytes} could not be allocated; change staging_out_pieces or staging_in_pieces: \
+         {reason}"
     )]
     StagingMemory {
         /// Bytes of both rings.
         bytes: ByteCount,
+        /// What was in the way.
+        reason: String,
     },
     /// A plane of the layout does not lie in the memory that was given with it.
     #[error(
@@ -214,9 +225,64 @@ pub enum DeviceError {
         /// The handle.
         handle: u64,
     },
+    /// A stream of the engine whose work panicked: nothing after it runs.
+    #[error("the stream failed: work launched in it panicked, and nothing after it runs")]
+    StreamFailed,
+    /// An operation that cannot be. The pager never submits one.
+    #[error("operation {tag}: {misuse}")]
+    Operation {
+        /// The operation's tag.
+        tag: u64,
+        /// What is wrong with it.
+        misuse: Misuse,
+    },
     /// The device was given up on.
     #[error("the device is lost: an operation did not end within device_timeout")]
     Lost,
+}
+
+/// What is wrong with an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Misuse {
+    /// The ring has no such piece.
+    #[error("piece {} of a ring of {pieces}", .piece.get())]
+    Piece {
+        /// The piece.
+        piece: PieceIndex,
+        /// Pieces of the ring.
+        pieces: u32,
+    },
+    /// The layout has no such group.
+    #[error("group {group} is not in the layout")]
+    Group {
+        /// The group.
+        group: GroupIndex,
+    },
+    /// No blocks, or more than a chunk has.
+    #[error("{block_count} blocks; a chunk has 1 to {blocks_per_chunk}")]
+    ChunkBlocks {
+        /// Blocks given.
+        block_count: usize,
+        /// Blocks of a whole chunk.
+        blocks_per_chunk: BlockCount,
+    },
+    /// A block that the group does not have, or [`BlockId::SKIP`] in a pack.
+    #[error("block {block}; the group has {block_count} blocks")]
+    BlockId {
+        /// The block.
+        block: BlockId,
+        /// Blocks of the group.
+        block_count: BlockCount,
+    },
+    /// More bytes than a piece has.
+    #[error("a slot of {} bytes; a piece has {}", .slot.get(), .piece.get())]
+    SlotLength {
+        /// Bytes of the slot.
+        slot: ByteCount,
+        /// Bytes of a piece.
+        piece: ByteCount,
+    },
 }
 
 /// Packs, copies and unpacks chunks.
@@ -231,7 +297,8 @@ pub trait Device: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Lost`] and [`DeviceError::UnknownEvent`]; then none of them was taken in.
+    /// [`DeviceError::Lost`], [`DeviceError::UnknownEvent`] and [`DeviceError::Operation`]; then
+    /// none of them was taken in.
     fn submit(&self, operations: Vec<Operation>) -> Result<(), DeviceError>;
 
     /// Appends the reports that came in since the last call.
@@ -244,7 +311,8 @@ pub trait Device: Debug + Send + Sync {
     /// Ends the current or next [`wait`](Device::wait), from any thread.
     fn wake(&self);
 
-    /// Gives up on operations under way: none of them begins any more, none is reported. Memory
-    /// that one may still touch stays allocated for ever.
+    /// Gives up on operations under way: none of them begins any more, none is reported. What ended
+    /// before may still be polled. Memory that one may still touch stays allocated, for ever where
+    /// its end cannot be seen.
     fn abandon(&self);
 }

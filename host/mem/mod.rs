@@ -17,3 +17,6 @@ mod tests;
 pub use available::MemoryLimit;
 pub use region::{Downgrade, PageKind, SlabError};
 pub use slab::{ReadAccess, Slab, SlotMemory, WriteAccess};
+
+pub(crate) use region::Region;
+pub(crate) use slab::HEADER_BYTES;
