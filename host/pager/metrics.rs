@@ -212,10 +212,6 @@ impl HopMeters {
 mod tests {
     use super::{ByteCount, Duration, HOPS, Hop, HopMeters, HopTotals, Instant, Latency};
 
-    fn bytes(count: u64) -> Option<ByteCount> {
-        Some(ByteCount::new(count))
-    }
-
     #[test]
     fn a_hop_is_busy_while_any_operation_is_under_way_and_idle_between() {
         let start = Instant::now();
@@ -223,8 +219,8 @@ mod tests {
         let mut meters = HopMeters::new();
         meters.begin(Hop::Pack, at(0));
         meters.begin(Hop::Pack, at(2));
-        meters.end(Hop::Pack, at(0), at(5), bytes(1000));
-        meters.end(Hop::Pack, at(2), at(6), bytes(500));
+        meters.end(Hop::Pack, at(0), at(5), Some(1000.into()));
+        meters.end(Hop::Pack, at(2), at(6), Some(500.into()));
         meters.begin(Hop::Pack, at(100));
         meters.end(Hop::Pack, at(100), at(104), None);
         let totals = meters.totals().pack;
@@ -241,7 +237,7 @@ mod tests {
         let mut meters = HopMeters::new();
         for (hop, count) in HOPS.into_iter().zip(1..) {
             meters.begin(hop, now);
-            meters.end(hop, now, now, bytes(count));
+            meters.end(hop, now, now, Some(count.into()));
         }
         for (hop, count) in HOPS.into_iter().zip(1..) {
             assert_eq!(meters.totals().get(hop).bytes, ByteCount::new(count));
@@ -255,7 +251,7 @@ mod tests {
         for microseconds in 1..=10_000 {
             meters.begin(Hop::InLink, start);
             let now = start + Duration::from_micros(microseconds);
-            meters.end(Hop::InLink, start, now, bytes(0));
+            meters.end(Hop::InLink, start, now, Some(0.into()));
         }
         let latency = meters.totals().in_link.latency;
         assert_eq!(latency.count, 10_000);
