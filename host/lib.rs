@@ -10,7 +10,7 @@
 //! | module | for |
 //! |---|---|
 //! | [`layout`] | stating the device cache: groups, planes, fragments; the packing map of a chunk |
-//! | [`fingerprint`] | what the bytes mean ([`ContentFingerprint`](fingerprint::ContentFingerprint)) and which store they belong to |
+//! | [`fingerprint`] | what the bytes mean, and which store they belong to |
 //! | [`key`] | content addresses of chunks, chained over a sequence's tokens |
 //! | [`table`] | block tables, for engines that have none |
 //! | [`core`] | the sans-I/O paging core: what is stored where, pinned by whom, evicted when |
@@ -68,6 +68,11 @@
 //! - `replay` (off by default): reads request traces and generates seeded workloads. Costs `serde`
 //!   and `serde_json`; the `kvtide` program turns it on.
 #![deny(unsafe_code)]
+
+/// The README's example, compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExample;
 
 pub mod core;
 pub mod device;

@@ -17,7 +17,10 @@
 /// let by_rows = Divisor::new(41).expect("41 is in range");
 /// assert_eq!(by_rows.quotient(1_000_000), 1_000_000 / 41);
 /// ```
+///
+/// Part of every kernel's arguments, hence `repr(C)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Divisor {
     /// `m` above; 0 marks a power of two, whose multiplier would need 33 bits.
     multiplier: u32,
@@ -25,11 +28,14 @@ pub struct Divisor {
     shift: u32,
 }
 
+const _: () = assert!(size_of::<Divisor>() == 8 && align_of::<Divisor>() == 4);
+
 impl Divisor {
     /// One past the largest dividend that [`Divisor::quotient`] divides exactly.
     pub const DIVIDEND_END: u32 = 1 << 31;
 
     /// Prepares division by `divisor`; `None` when it is 0 or above 2^31.
+    #[inline]
     pub const fn new(divisor: u32) -> Option<Self> {
         if divisor == 0 || divisor > Self::DIVIDEND_END {
             return None;

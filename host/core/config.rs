@@ -9,6 +9,9 @@ pub const KEY_COUNT_MAX: usize = 64;
 /// The most chunks that the index can name.
 const CHUNK_COUNT_MAX: u32 = 1 << 31;
 
+/// The most plans, and the most transfers, that may be open at a time.
+const RECORD_COUNT_MAX: u32 = 1 << 16;
+
 /// The host tier's share of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupConfig {
@@ -104,6 +107,9 @@ impl CoreConfig {
             if value == 0 {
                 return Err(ConfigError::Zero { field });
             }
+            if field != "history_count" && value > RECORD_COUNT_MAX {
+                return Err(ConfigError::TooMany { field, value });
+            }
         }
         if self.lease_ns == 0 {
             return Err(ConfigError::Zero { field: "lease_ns" });
@@ -155,6 +161,14 @@ pub enum ConfigError {
     Zero {
         /// The field that is 0.
         field: &'static str,
+    },
+    /// More plans or transfers than a core keeps records for.
+    #[error("{field}: is {value}; give at most {RECORD_COUNT_MAX}")]
+    TooMany {
+        /// The field.
+        field: &'static str,
+        /// The value given.
+        value: u32,
     },
     /// A staging ring cannot hold one chunk.
     #[error(

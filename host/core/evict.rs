@@ -3,7 +3,8 @@
 //! Order of victims in a group: orphans (chunks below a lost parent, which no lookup can reach),
 //! leaf before root; then the policy's order. In a full group a chunk with descendants is passed
 //! over: it is set aside and becomes the next victim once they are gone, which is where strict
-//! recency would put it, since it was used before all that is still ranked.
+//! recency would put it, since it was used before all that is still ranked. (Only chunks that come
+//! back because of losses can be several at a time; the last of them to come back leaves first.)
 //!
 //! Work is bounded: one call looks at no more than [`STEP_COUNT_MAX`] chunks and says when it
 //! stopped early.
@@ -62,8 +63,8 @@ impl Core {
         })
     }
 
-    /// Evicts what a store of `request` would have to, sparing the chunk it builds on, in one
-    /// bounded step.
+    /// Evicts what a store of `request` would have to, sparing the chunk that it builds on, in
+    /// one bounded step.
     ///
     /// A store evicts by itself; calling this first, until it no longer answers
     /// [`Room::MoreWork`], keeps each hold of the lock short when long prefixes have to leave.
@@ -79,8 +80,9 @@ impl Core {
                 // The store will be refused for want of its parent: nothing to make room for.
                 return Ok(Room::Ready);
             };
-            core.protect(parent);
-            let room = core.evict_until(at, core.slots_wanted(request.keys));
+            let need = core.slot_need(request.keys);
+            core.protect(need.deepest_here.unwrap_or(parent));
+            let room = core.evict_until(at, need.slot_count);
             core.protect(ChunkIndex::NONE);
             Ok(room)
         })

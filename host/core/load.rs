@@ -15,6 +15,9 @@ use crate::key::Key;
 use crate::links::List;
 use crate::units::{GroupIndex, Timestamp};
 
+/// Transfers that one tick gives up: what fits in one short hold of the caller's lock.
+const EXPIRED_COUNT_MAX: u32 = 16;
+
 /// Chunks to be loaded into the engine's blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadRequest<'a> {
@@ -66,7 +69,7 @@ impl Core {
 
     /// Gives up what of the transfer is still queued. Running hops end by their completions.
     ///
-    /// A transfer that its owner let go of, or that has ended, is left alone.
+    /// A transfer that has ended is left alone.
     pub fn cancel(&mut self, transfer: TransferId) {
         if self.transfers.get(transfer).is_some() {
             self.run_guarded(|core| {
@@ -86,8 +89,8 @@ impl Core {
         }
     }
 
-    /// Returns the stage of each chunk of a transfer, in the order of its keys; `None` once its
-    /// owner has let go of it.
+    /// Returns the stage of each chunk of a transfer, in the order of its keys; `None` once it has
+    /// ended and its owner has let go of it.
     pub fn stages(&self, transfer: TransferId) -> Option<&[Stage]> {
         self.transfers.get(transfer).map(Transfer::stages)
     }
@@ -174,7 +177,9 @@ impl Core {
                     self.stop_waiting(index);
                     continue;
                 };
-                if *self.staging(direction) < pieces || budget == 0 {
+                // What the last tick had no time to give up must not begin.
+                let has_expired = self.transfers.at(index).deadline <= self.latest_tick;
+                if *self.staging(direction) < pieces || budget == 0 || has_expired {
                     break;
                 }
                 budget -= 1;
@@ -236,7 +241,7 @@ impl Core {
         }
         for index in 0..self.transfer_count_max {
             let transfer = self.transfers.at(index);
-            if !transfer.is_live {
+            if !transfer.can_expire() {
                 continue;
             }
             let waits = |position: usize| {
@@ -307,24 +312,23 @@ impl Core {
         self.groups[usize::from(self.transfers.at(index).group.get())].pieces_per_chunk
     }
 
-    /// Gives up what passed its deadline, and returns the next deadline of work that waits.
+    /// Gives up what passed its deadline, at most 16 transfers a call, and returns the next
+    /// deadline of work that waits: `now` when more has passed its own.
     pub(super) fn expire(&mut self, now: Timestamp) -> Timestamp {
+        self.latest_tick = now;
+        let mut budget = EXPIRED_COUNT_MAX;
         let mut next = Timestamp::NEVER;
         for index in 0..self.transfer_count_max {
             let transfer = self.transfers.at(index);
-            let waits = transfer.is_live
-                && transfer
-                    .stages()
-                    .iter()
-                    .any(|stage| matches!(stage, Stage::Queued | Stage::Joined));
-            if !waits {
+            if !transfer.can_expire() {
                 continue;
             }
-            if transfer.deadline <= now {
-                self.give_up(index, Failure::Deadline);
-            } else {
-                next = next.min(transfer.deadline);
+            if transfer.deadline > now || budget == 0 {
+                next = next.min(transfer.deadline.max(now));
+                continue;
             }
+            budget -= 1;
+            self.give_up(index, Failure::Deadline);
         }
         next
     }

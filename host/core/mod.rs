@@ -96,6 +96,8 @@ pub struct Core {
     staging_out_pieces: u32,
     staging_in_pieces: u32,
     lease_ns: u64,
+    /// What time it was at the last tick.
+    latest_tick: Timestamp,
     /// The chunk that a store under way builds on.
     protected: ChunkIndex,
     actions: Vec<Action>,
@@ -148,6 +150,7 @@ impl Core {
             staging_out_pieces: config.staging_out_pieces,
             staging_in_pieces: config.staging_in_pieces,
             lease_ns: config.lease_ns,
+            latest_tick: Timestamp::new(0),
             protected: ChunkIndex::NONE,
             actions: Vec::with_capacity(4 * KEY_COUNT_MAX),
             counters: Counters::default(),

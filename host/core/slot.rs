@@ -183,3 +183,165 @@ impl SlotPool {
         self.slots[slot.get() as usize].state = state;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Released, SlotPool, SlotState};
+    use crate::core::chunk::ChunkIndex;
+    use crate::units::SlotIndex;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const CAPACITY: u32 = 5;
+
+    /// One slot that is not free.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Use {
+        Filling,
+        Resident(u32),
+        Draining(u32),
+    }
+
+    fn check(pool: &SlotPool, model: &BTreeMap<u32, (Use, ChunkIndex)>) {
+        let counts = pool.counts();
+        assert_eq!(counts.used as usize, model.len());
+        assert_eq!(counts.used + counts.free, CAPACITY);
+        for number in 0..CAPACITY {
+            let slot = SlotIndex::new(number);
+            let state = pool.state(slot);
+            let Some((in_use, owner)) = model.get(&number) else {
+                assert!(matches!(state, SlotState::Free { .. }));
+                continue;
+            };
+            let expected = match *in_use {
+                Use::Filling => SlotState::Filling,
+                Use::Resident(readers) => SlotState::Resident { readers },
+                Use::Draining(readers) => SlotState::Draining { readers },
+            };
+            assert_eq!(state, expected);
+            assert_eq!(pool.chunk(slot), *owner, "a slot keeps its owner until it is free");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn slots_follow_their_states_and_are_never_owned_twice(
+            steps in prop::collection::vec((0..CAPACITY, 0..3_u8), 0..200),
+        ) {
+            let mut pool = SlotPool::new(CAPACITY);
+            let mut model = BTreeMap::new();
+            for (step, (number, choice)) in (0..).zip(steps) {
+                let slot = SlotIndex::new(number);
+                let state = model.get(&number).map(|(in_use, _)| *in_use);
+                let next = match (state, choice) {
+                    (None, _) => {
+                        let owner = ChunkIndex::new(step);
+                        let taken = pool.take(owner).expect("this slot is free");
+                        let former = model.insert(taken.get(), (Use::Filling, owner));
+                        prop_assert!(former.is_none(), "only a free slot is handed out");
+                        check(&pool, &model);
+                        continue;
+                    }
+                    (Some(Use::Filling), 0) => {
+                        prop_assert!(pool.close(slot));
+                        None
+                    }
+                    (Some(Use::Filling), _) => {
+                        pool.filled(slot);
+                        Some(Use::Resident(0))
+                    }
+                    (Some(Use::Resident(readers)), 0) => {
+                        prop_assert_eq!(pool.close(slot), readers == 0);
+                        (readers > 0).then_some(Use::Draining(readers))
+                    }
+                    (Some(Use::Resident(readers)), 1) if readers > 0 => {
+                        let last = readers == 1;
+                        let released = if last { Released::Unread } else { Released::StillRead };
+                        prop_assert_eq!(pool.remove_reader(slot), released);
+                        Some(Use::Resident(readers - 1))
+                    }
+                    (Some(Use::Resident(readers)), _) => {
+                        prop_assert_eq!(pool.add_reader(slot), readers == 0);
+                        Some(Use::Resident(readers + 1))
+                    }
+                    (Some(Use::Draining(readers)), _) => {
+                        let last = readers == 1;
+                        let released = if last { Released::Freed } else { Released::StillRead };
+                        prop_assert_eq!(pool.remove_reader(slot), released);
+                        (!last).then_some(Use::Draining(readers - 1))
+                    }
+                };
+                match next {
+                    Some(next) => model.get_mut(&number).expect("it is in use").0 = next,
+                    None => drop(model.remove(&number)),
+                }
+                check(&pool, &model);
+            }
+            while model.len() < CAPACITY as usize {
+                let taken = pool.take(ChunkIndex::new(0)).expect("used + free = capacity");
+                let former = model.insert(taken.get(), (Use::Filling, ChunkIndex::new(0)));
+                prop_assert!(former.is_none(), "only a free slot is handed out");
+            }
+            prop_assert_eq!(pool.take(ChunkIndex::new(0)), None);
+        }
+    }
+
+    fn taken(pool: &mut SlotPool) -> SlotIndex {
+        pool.take(ChunkIndex::new(7)).expect("a slot is free")
+    }
+
+    #[test]
+    fn never_used_slots_are_handed_out_in_ascending_order() {
+        let mut pool = SlotPool::new(3);
+        let first = taken(&mut pool);
+        pool.close(first);
+        let order: Vec<u32> = (0..3).map(|_| taken(&mut pool).get()).collect();
+        assert_eq!(order, [0, 1, 2], "one that was used before them");
+    }
+
+    #[test]
+    #[should_panic(expected = "a reader leaves once")]
+    fn readers_never_go_below_zero() {
+        let mut pool = SlotPool::new(1);
+        let slot = taken(&mut pool);
+        pool.filled(slot);
+        pool.remove_reader(slot);
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot be read")]
+    fn a_filling_slot_has_no_readers() {
+        let mut pool = SlotPool::new(1);
+        let slot = taken(&mut pool);
+        pool.add_reader(slot);
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot be read")]
+    fn a_draining_slot_takes_no_new_reader() {
+        let mut pool = SlotPool::new(1);
+        let slot = taken(&mut pool);
+        pool.filled(slot);
+        pool.add_reader(slot);
+        pool.close(slot);
+        pool.add_reader(slot);
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot be closed")]
+    fn a_slot_is_freed_once() {
+        let mut pool = SlotPool::new(1);
+        let slot = taken(&mut pool);
+        pool.close(slot);
+        pool.close(slot);
+    }
+
+    #[test]
+    #[should_panic(expected = "is not being filled")]
+    fn a_slot_is_filled_once() {
+        let mut pool = SlotPool::new(1);
+        let slot = taken(&mut pool);
+        pool.filled(slot);
+        pool.filled(slot);
+    }
+}

@@ -28,6 +28,15 @@ pub struct StoreRequest<'a> {
     pub deadline: Timestamp,
 }
 
+/// What a store would need.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlotNeed {
+    /// The deepest of the leading keys that are here: what the first missing one builds on.
+    pub(super) deepest_here: Option<ChunkIndex>,
+    /// Keys that have no slot yet.
+    pub(super) slot_count: u32,
+}
+
 impl Core {
     /// Stores up to 64 consecutive chunks; the transfer says what became of each.
     ///
@@ -93,15 +102,21 @@ impl Core {
         }
     }
 
-    /// Counts the keys that have no slot yet.
-    pub(super) fn slots_wanted(&self, keys: &[Key]) -> u32 {
+    /// Says what a store of these keys would need.
+    pub(super) fn slot_need(&self, keys: &[Key]) -> SlotNeed {
         let mut found = [None; KEY_COUNT_MAX];
         self.index.find_many(keys, self.chunks.records(), &mut found);
-        let has_slot = |index: &ChunkIndex| {
-            matches!(self.chunks.at(*index).presence, Presence::Here | Presence::Draining)
-        };
-        let here = found.iter().take(keys.len()).flatten().filter(|index| has_slot(index)).count();
-        u32::try_from(keys.len() - here).expect("at most 64 keys")
+        let found = &found[..keys.len()];
+        let presence = |index: &ChunkIndex| self.chunks.at(*index).presence;
+        let is_here = |index: &ChunkIndex| presence(index) == Presence::Here;
+        let has_slot =
+            |index: &&ChunkIndex| is_here(index) || presence(index) == Presence::Draining;
+        let leading = found.iter().map_while(|found| found.filter(is_here));
+        let with_slot = found.iter().flatten().filter(has_slot).count();
+        SlotNeed {
+            deepest_here: leading.last(),
+            slot_count: u32::try_from(keys.len() - with_slot).expect("at most 64 keys"),
+        }
     }
 
     /// Decides what becomes of the transfer's next chunk, below `parent`.

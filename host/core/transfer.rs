@@ -51,6 +51,11 @@ impl Stage {
         matches!(self, Self::Done | Self::Failed(_))
     }
 
+    /// Whether nothing of the chunk is under way yet.
+    const fn is_waiting(self) -> bool {
+        matches!(self, Self::Queued | Self::Joined)
+    }
+
     /// Whether a store at this stage reads the engine's blocks no more.
     pub const fn is_released(self) -> bool {
         !matches!(self, Self::Queued | Self::Running(Hop::Pack))
@@ -62,8 +67,9 @@ impl Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Nothing could be evicted: every slot is pinned, in flight or an ancestor of one that is.
-    #[error("the group's host tier is full and every chunk in it is pinned or in flight")]
+    /// No slot or record is free and nothing can be evicted: all is pinned, in flight, or an
+    /// ancestor of what is.
+    #[error("there is no room, and everything that could make some is pinned or in flight")]
     Full,
     /// Too many chunks had to be passed over to find a victim; asking again goes on from there.
     #[error("no victim was found within one step; call make_room_for, then store again")]
@@ -94,7 +100,7 @@ pub enum Failure {
     Checksum,
 }
 
-/// Names a transfer until its owner lets go of it.
+/// Names a transfer until it has ended and its owner has let go of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransferId {
     pub(super) index: u32,
@@ -126,6 +132,9 @@ pub(super) struct Transfer {
     pub(super) chunk_count: u8,
     pub(super) chunks: [ChunkIndex; KEY_COUNT_MAX],
     stages: [Stage; KEY_COUNT_MAX],
+    /// Chunks that are queued or joined: what a deadline can still end.
+    waiting_count: u8,
+    final_count: u8,
     /// Its owner let go: the record is free once the last stage is final.
     pub(super) is_detached: bool,
     /// The last point for which a wake went out.
@@ -142,6 +151,8 @@ impl Transfer {
         chunk_count: 0,
         chunks: [ChunkIndex::NONE; KEY_COUNT_MAX],
         stages: [Stage::Queued; KEY_COUNT_MAX],
+        waiting_count: 0,
+        final_count: 0,
         is_detached: false,
         announced: Announced::Nothing,
     };
@@ -160,6 +171,8 @@ impl Transfer {
         self.chunks[position] = chunk;
         self.stages[position] = stage;
         self.chunk_count += 1;
+        self.waiting_count += u8::from(stage.is_waiting());
+        self.final_count += u8::from(stage.is_final());
     }
 
     /// Moves a chunk to its next stage.
@@ -168,8 +181,11 @@ impl Transfer {
     ///
     /// Panics when its stage is final.
     pub(super) fn advance(&mut self, position: usize, stage: Stage) {
-        assert!(!self.stages[position].is_final(), "a final stage does not change");
-        self.stages[position] = stage;
+        let former = std::mem::replace(&mut self.stages[position], stage);
+        assert!(!former.is_final(), "a final stage does not change");
+        self.waiting_count -= u8::from(former.is_waiting());
+        self.waiting_count += u8::from(stage.is_waiting());
+        self.final_count += u8::from(stage.is_final());
     }
 
     pub(super) fn first_queued(&self) -> Option<usize> {
@@ -189,7 +205,12 @@ impl Transfer {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.stages().iter().all(|stage| stage.is_final())
+        self.final_count == self.chunk_count
+    }
+
+    /// Whether it exists and a deadline could still end some of it.
+    pub(super) fn can_expire(&self) -> bool {
+        self.is_live && self.waiting_count > 0
     }
 }
 

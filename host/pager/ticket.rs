@@ -49,6 +49,9 @@ impl Ticket {
     }
 
     /// Whether the engine's blocks are no longer read. True for a load once it has ended.
+    ///
+    /// A store that reads none of them, because every chunk is stored already, joined or refused,
+    /// is released at once: also before the event that it was given.
     pub fn is_released(&self) -> bool {
         self.state.lock().is_released()
     }
@@ -201,6 +204,10 @@ impl TicketState {
         let Some(part) = progress.transfers.iter_mut().find(|part| part.id == id) else {
             return;
         };
+        // Two threads may bring the news of one transfer in either order.
+        if part.has_ended {
+            return;
+        }
         part.is_released = stages.iter().all(|stage| stage.is_released());
         part.has_ended = stages.iter().all(|stage| stage.is_final());
         progress.stages[part.chunks.clone()].copy_from_slice(stages);

@@ -25,7 +25,7 @@ pub struct StoreChunks<'a> {
     pub keys: &'a [Key],
     /// `blocks_per_chunk` block ids a key, in token order.
     pub blocks: &'a [BlockId],
-    /// When the blocks hold the chunks' KV.
+    /// When the blocks hold the chunks' KV. A store that reads none of them does not wait for it.
     pub ready: Ready,
     /// How long what has not begun may wait; `None` for the pager's `ticket_timeout`.
     pub timeout: Option<Duration>,

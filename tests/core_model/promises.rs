@@ -2,11 +2,12 @@
 
 use kvtide::core::{
     Action, Core, CoreConfig, Failure, GroupConfig, Hop, HopFailure, HopRequest, LoadRequest,
-    MissReason, PlanId, Room, Stage, StoreRequest, TransferId,
+    MissReason, PlanId, Refused, Room, Stage, StoreRequest, TransferId,
 };
 use kvtide::key::Key;
 use kvtide::layout::Attention;
 use kvtide::units::{GroupIndex, Timestamp, TokenCount};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const FULL: GroupIndex = GroupIndex::new(0);
 const WINDOW: GroupIndex = GroupIndex::new(1);
@@ -301,4 +302,187 @@ fn no_hop_of_an_expired_chunk_begins_in_the_tick_that_ends_it() {
         assert_eq!(bench.core.stages(transfer), Some(&[Stage::Failed(Failure::Deadline)][..]));
     }
     bench.finish();
+}
+
+#[test]
+fn a_lost_parent_that_finds_no_room_is_still_above_its_orphans() {
+    let mut bench = Bench::new(2);
+    bench.store(FULL, None, &keys([1, 2]));
+    bench.lose(FULL, key(1));
+    bench.store(FULL, None, &keys([3]));
+    let plans = [bench.plan(FULL, &keys([2])), bench.plan(FULL, &keys([3]))];
+    assert_eq!(bench.store(FULL, None, &keys([1])), [Stage::Failed(Failure::Full)]);
+    assert_eq!(bench.core.peek(key(1)), Some(MissReason::Refused));
+    // Chunk 3 is used last but one, chunk 2 last: only as an orphan does it leave first.
+    for plan in plans.into_iter().rev() {
+        bench.core.drop_plan(plan);
+    }
+    assert_eq!(bench.store(FULL, None, &keys([4])), [Stage::Done]);
+    assert_eq!(bench.core.peek(key(2)), Some(MissReason::Evicted));
+    bench.empty(FULL);
+}
+
+#[test]
+fn a_store_that_cannot_find_a_victim_in_one_step_goes_on_next_time() {
+    let mut bench = Bench::new(320);
+    for start in (0..320).step_by(64) {
+        let path: Vec<Key> = (start..start + 64).map(key).collect();
+        bench.store(FULL, (start > 0).then(|| key(start - 1)), &path);
+    }
+    // The root was used first and its 319 descendants after it: all but the leaf are passed over.
+    assert_eq!(bench.store(FULL, None, &keys([400])), [Stage::Failed(Failure::Busy)]);
+    assert_eq!(bench.core.peek(key(400)), Some(MissReason::Refused));
+    assert_eq!(bench.core.counters().evicted, 0);
+    assert_eq!(bench.store(FULL, None, &keys([400])), [Stage::Done]);
+    assert_eq!(bench.core.peek(key(319)), Some(MissReason::Evicted));
+    assert_eq!(bench.core.counters().evicted, 1);
+    bench.check();
+}
+
+#[test]
+fn making_room_for_a_store_spares_the_chunk_it_builds_on() {
+    for group in [FULL, WINDOW] {
+        let mut bench = Bench::new(2);
+        assert_eq!(bench.store(group, None, &keys([1])), [Stage::Done]);
+        assert_eq!(bench.store(group, None, &keys([9])), [Stage::Done]);
+        let (parent, path, deadline) = (Some(key(1)), keys([2]), Timestamp::NEVER);
+        let request = StoreRequest { group, parent, keys: &path, deadline };
+        // The parent was used longest ago; the other one has to leave in its place.
+        assert_eq!(bench.core.make_room_for(request), Ok(Room::Ready));
+        assert_eq!(bench.core.peek(key(9)), Some(MissReason::Evicted));
+        assert_eq!(bench.store(group, Some(key(1)), &path), [Stage::Done]);
+        // For a second child nothing but the path itself could leave, and the path stays.
+        let path = keys([2, 3]);
+        let request = StoreRequest { group, parent, keys: &path, deadline };
+        let room = bench.core.make_room_for(request);
+        assert_eq!(bench.core.peek(key(2)), None);
+        if group == FULL {
+            assert_eq!(room, Ok(Room::Exhausted { free: 0 }));
+            assert_eq!(bench.store(group, parent, &path)[1], Stage::Failed(Failure::Full));
+        }
+        bench.empty(group);
+    }
+}
+
+#[test]
+fn the_clearing_of_orphans_goes_on_after_one_of_them_is_lost() {
+    let mut bench = Bench::new(5);
+    bench.store(FULL, None, &keys([9]));
+    bench.store(FULL, None, &keys([1, 2, 3, 4]));
+    bench.lose(FULL, key(1));
+    bench.store(FULL, None, &keys([10]));
+    bench.store(FULL, None, &keys([11]));
+    assert_eq!(bench.core.peek(key(4)), Some(MissReason::Evicted));
+    // The next orphan in turn is lost; the one above it still goes before all others.
+    bench.lose(FULL, key(3));
+    bench.store(FULL, None, &keys([12, 13]));
+    assert_eq!(bench.core.peek(key(2)), Some(MissReason::Evicted));
+    assert_eq!(bench.core.peek(key(9)), None);
+    bench.empty(FULL);
+}
+
+#[test]
+fn names_from_another_core_are_refused_or_left_alone() {
+    let mut large = Bench::new(4);
+    let names: Vec<(PlanId, TransferId)> = (0..3)
+        .map(|number| {
+            let transfer = large.start_store(FULL, None, &keys([number]));
+            (large.core.open_plan(NOW).expect("a plan is free"), transfer)
+        })
+        .collect();
+    let mut small = Bench::with(4, |config| {
+        config.plan_count_max = 2;
+        config.transfer_count_max = 2;
+    });
+    small.store(FULL, None, &keys([7]));
+    for (plan, transfer) in names {
+        assert_eq!(small.core.renew_plan(plan, NOW), Err(Refused::PlanLapsed));
+        assert_eq!(small.core.trim_plan(plan, FULL, 0), Err(Refused::PlanLapsed));
+        assert_eq!(small.core.extend_plan(plan, FULL, &keys([7])), Err(Refused::PlanLapsed));
+        small.core.drop_plan(plan);
+        assert_eq!(small.core.stages(transfer), None);
+        small.core.cancel(transfer);
+        small.core.detach(transfer);
+        small.check();
+    }
+    assert!(!small.core.is_poisoned());
+}
+
+#[test]
+fn a_hop_that_ends_twice_poisons_the_core() {
+    let mut bench = Bench::new(4);
+    bench.start_store(FULL, None, &keys([1]));
+    let hop = bench.hops()[0];
+    bench.core.complete(hop.ended(Ok(())));
+    let again = catch_unwind(AssertUnwindSafe(|| bench.core.complete(hop.ended(Ok(())))));
+    assert_eq!(again.is_err(), cfg!(debug_assertions), "tests see it, a release build does not");
+    assert!(bench.core.is_poisoned());
+    let request = LoadRequest { group: FULL, keys: &keys([1]), deadline: Timestamp::NEVER };
+    assert_eq!(bench.core.load(request), Err(Refused::Poisoned));
+    assert_eq!(bench.core.open_plan(NOW), Err(Refused::Poisoned));
+    assert_eq!(bench.core.make_room(FULL, 1), Err(Refused::Poisoned));
+    assert_eq!(bench.core.tick(NOW), Err(Refused::Poisoned));
+    bench.core.complete(hop.ended(Ok(())));
+}
+
+#[test]
+fn a_refused_command_changes_nothing() {
+    let mut bench = Bench::with(4, |config| config.transfer_count_max = 1);
+    let held = bench.start_store(FULL, None, &keys([1]));
+    bench.finish();
+    let plan = bench.core.open_plan(NOW).expect("a plan is free");
+    let before = bench.core.counters();
+    let many = [key(1); 65];
+    let store = |core: &mut Core, group, keys: &[Key]| {
+        core.store(StoreRequest { group, parent: None, keys, deadline: Timestamp::NEVER })
+    };
+    let no_group = GroupIndex::new(2);
+    let no_such_group = Refused::NoSuchGroup { group: no_group, group_count: 2 };
+    let core = &mut bench.core;
+    assert_eq!(store(core, no_group, &keys([2])), Err(no_such_group));
+    assert_eq!(store(core, FULL, &[]), Err(Refused::KeyCount { key_count: 0 }));
+    assert_eq!(store(core, FULL, &many), Err(Refused::KeyCount { key_count: 65 }));
+    let exhausted = Refused::TransfersExhausted { transfer_count_max: 1 };
+    assert_eq!(store(core, FULL, &keys([2])), Err(exhausted));
+    assert_eq!(core.extend_plan(plan, no_group, &keys([1])), Err(no_such_group));
+    assert_eq!(core.extend_plan(plan, FULL, &many), Err(Refused::KeyCount { key_count: 65 }));
+    assert_eq!(core.make_room(no_group, 1), Err(no_such_group));
+    assert_eq!(core.make_room(FULL, u32::MAX), Ok(Room::Exhausted { free: 4 }));
+    assert_eq!(core.counters().evicted, before.evicted + 1);
+    assert_eq!(core.stages(held), Some(&[Stage::Done][..]));
+    bench.check();
+}
+
+#[test]
+fn expired_work_ends_in_bounded_steps_and_never_begins() {
+    let mut bench = Bench::with(64, |config| config.staging_out_pieces = 1);
+    let deadline = Timestamp::new(10);
+    let running = bench.start_store(FULL, None, &keys([1]));
+    let hop = bench.hops()[0];
+    let transfers: Vec<TransferId> = (2..42)
+        .map(|number| {
+            let path = keys([number]);
+            let request = StoreRequest { group: FULL, parent: None, keys: &path, deadline };
+            bench.core.store(request).expect("a transfer is free")
+        })
+        .collect();
+    let expired = |core: &Core| {
+        let is_expired = |transfer: &&TransferId| {
+            core.stages(**transfer) == Some(&[Stage::Failed(Failure::Deadline)][..])
+        };
+        transfers.iter().filter(is_expired).count()
+    };
+    // More work is due at once until all 40 have ended.
+    assert_eq!(bench.core.tick(deadline), Ok(deadline));
+    assert_eq!(expired(&bench.core), 16);
+    bench.core.complete(hop.ended(Ok(())));
+    let out_link = bench.hops()[0];
+    bench.core.complete(out_link.ended(Ok(())));
+    assert_eq!(bench.hops(), [], "the staging piece is free, and nobody in time wants it");
+    assert_eq!(bench.core.tick(deadline), Ok(deadline));
+    assert_eq!(expired(&bench.core), 32);
+    assert_ne!(bench.core.tick(deadline), Ok(deadline));
+    assert_eq!(expired(&bench.core), 40);
+    assert_eq!(bench.core.stages(running), Some(&[Stage::Done][..]));
+    bench.check();
 }

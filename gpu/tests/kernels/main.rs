@@ -1,0 +1,15 @@
+//! Every kernel body, run lane by lane on the host, against a naive reference on random layouts.
+//!
+//! All that a launch touches lies in one [`memory::Memory`], guard bytes between. A test runs a
+//! kernel on it, applies the reference to a copy of its bytes, and compares the whole: a byte that
+//! is wrong, missing or written where none should be fails alike.
+
+mod contract;
+mod copy;
+mod fill;
+mod judge;
+mod load;
+mod memory;
+mod reference;
+mod scene;
+mod store;

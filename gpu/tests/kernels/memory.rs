@@ -1,0 +1,135 @@
+//! The memory of a test's device, and launches on it.
+
+use kvtide_kernels::arch::Word;
+use kvtide_kernels::arch::host::HostLane;
+
+/// Bytes between two reservations at least, so that a stray write hits nobody's data.
+const GUARD_BYTES: usize = 32;
+
+/// Numbers from a seed (xorshift64*).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Returns a number below `end`.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() >> 33).expect("31 bits") % end
+    }
+
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for index in (1..items.len()).rev() {
+            items.swap(index, self.below(index + 1));
+        }
+    }
+}
+
+/// Places in a memory that does not exist yet.
+#[derive(Default)]
+pub(crate) struct Reservations {
+    end: usize,
+}
+
+impl Reservations {
+    /// Reserves `bytes` at an odd multiple of `align`, behind a guard, and returns their offset.
+    ///
+    /// Odd, so that no more alignment is there than was asked for.
+    pub(crate) fn reserve(&mut self, bytes: usize, align: usize) -> usize {
+        let start = (self.end + GUARD_BYTES).next_multiple_of(2 * align) + align;
+        self.end = start + bytes;
+        start
+    }
+
+    /// Makes the memory, full of random bytes.
+    pub(crate) fn build(self, random: &mut Random) -> Memory {
+        let word_count = (self.end + GUARD_BYTES).div_ceil(16);
+        let word = |_| Word { low: random.next(), high: random.next() };
+        Memory { words: (0..word_count).map(word).collect() }
+    }
+}
+
+/// Everything that a launch may touch.
+pub(crate) struct Memory {
+    words: Vec<Word>,
+}
+
+impl Memory {
+    /// Returns the address of byte `offset`.
+    pub(crate) fn address(&mut self, offset: usize) -> u64 {
+        (self.words.as_mut_ptr().expose_provenance() + offset) as u64
+    }
+
+    /// Returns a copy of all bytes.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let halves = self.words.iter().flat_map(|word| [word.low, word.high]);
+        halves.flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// Overwrites bytes.
+    pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) {
+        for (at, &byte) in (offset..).zip(bytes) {
+            let word = &mut self.words[at / 16];
+            let half = if at % 16 < 8 { &mut word.low } else { &mut word.high };
+            let shift = at % 8 * 8;
+            *half = *half & !(0xff << shift) | u64::from(byte) << shift;
+        }
+    }
+
+    /// Overwrites all bytes.
+    pub(crate) fn restore(&mut self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.words.len() * 16);
+        for (word, bytes) in self.words.iter_mut().zip(bytes.chunks_exact(16)) {
+            word.low = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+            word.high = u64::from_le_bytes(bytes[8..].try_into().expect("8 bytes"));
+        }
+    }
+
+    /// Overwrites `u64`s.
+    pub(crate) fn write_u64s(&mut self, offset: usize, values: &[u64]) {
+        for (index, value) in values.iter().enumerate() {
+            self.write(offset + index * 8, &value.to_le_bytes());
+        }
+    }
+
+    /// Overwrites `u32`s.
+    pub(crate) fn write_u32s(&mut self, offset: usize, values: &[u32]) {
+        for (index, value) in values.iter().enumerate() {
+            self.write(offset + index * 4, &value.to_le_bytes());
+        }
+    }
+}
+
+/// Reads a `u64` of a memory's bytes.
+pub(crate) fn read_u64(bytes: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("8 bytes"))
+}
+
+/// Reads a `u32` of a memory's bytes.
+pub(crate) fn read_u32(bytes: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("4 bytes"))
+}
+
+/// Fails on the first byte that differs, by its offset.
+pub(crate) fn assert_same(actual: &[u8], expected: &[u8]) {
+    let differs = actual.iter().zip(expected).position(|(actual, expected)| actual != expected);
+    assert_eq!(differs, None, "the first byte that differs");
+    assert_eq!(actual.len(), expected.len());
+}
+
+/// Runs a launch's lanes in a random order: a kernel may count on none.
+pub(crate) fn run_shuffled(warp_count: u32, random: &mut Random, body: impl Fn(HostLane)) {
+    let mut numbers: Vec<u32> = (0..warp_count * 32).collect();
+    random.shuffle(&mut numbers);
+    for number in numbers {
+        body(HostLane::new(number, warp_count));
+    }
+}

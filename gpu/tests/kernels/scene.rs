@@ -1,0 +1,464 @@
+//! A random layout with chunks, laid out in memory with the descriptors of a launch.
+
+use crate::memory::{Memory, Random, Reservations, run_shuffled};
+use kvtide_kernels::abi::{
+    BLOCK_ID_SKIP, ChecksumArguments, ChunkDescriptor, DeviceTable, EngineAlign, GatherArguments,
+    JudgeArguments, PartDescriptor, PlaneDescriptor, ScatterArguments,
+};
+use kvtide_kernels::arch::host::HostLane;
+use kvtide_kernels::arch::{Aligned4, Aligned16};
+use kvtide_kernels::kernels::{checksum, gather, judge, scatter};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// What a scene is made from.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) planes: Vec<PlaneShape>,
+    /// What base addresses, strides and gaps are multiples of, in bytes: 4 or 16.
+    pub(crate) align: usize,
+    /// Blocks of each chunk.
+    pub(crate) block_counts: Vec<usize>,
+    /// Blocks of the pool that no chunk has.
+    pub(crate) spare_blocks: usize,
+    /// Of the parts, the first that is in staging and that launches are about.
+    pub(crate) first_part: prop::sample::Index,
+    pub(crate) warp_count: u32,
+    pub(crate) seed: u64,
+}
+
+/// What a plane is made from.
+#[derive(Clone, Debug)]
+pub(crate) struct PlaneShape {
+    pub(crate) fragment: usize,
+    /// Whether a new part begins with this plane.
+    pub(crate) opens_part: bool,
+    /// Whether its fragments lie between those of the plane before it.
+    pub(crate) interleaved: bool,
+    /// Bytes between fragments, in units of the alignment.
+    pub(crate) gap: usize,
+}
+
+/// Sizes of fragments: any multiple of 4, rows of known models, several spans.
+fn fragment() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        4 => (1_usize..=40).prop_map(|quarters| quarters * 4),
+        2 => (1_usize..=20).prop_map(|words| words * 16),
+        4 => prop::sample::select(vec![132, 576, 656, 1152, 2048]),
+        1 => prop::sample::select(vec![16_384, 16_388, 20_480, 36_868]),
+    ]
+}
+
+prop_compose! {
+    /// Up to three fragment sizes, six planes and three chunks.
+    pub(crate) fn shape()(
+        fragments in prop::collection::vec(fragment(), 1..=3),
+        planes in prop::collection::vec(
+            (any::<prop::sample::Index>(), any::<[bool; 2]>(), 0..3_usize),
+            1..=6,
+        ),
+        align in prop::sample::select(vec![4_usize, 16]),
+        block_counts in prop::collection::vec(1..=40_usize, 1..=3),
+        spare_blocks in 0..4_usize,
+        first_part: prop::sample::Index,
+        warp_count in 1..=5_u32,
+        seed: u64,
+    ) -> Shape {
+        let planes: Vec<PlaneShape> = planes
+            .into_iter()
+            .map(|(size, [opens_part, interleaved], gap)| {
+                PlaneShape { fragment: *size.get(&fragments), opens_part, interleaved, gap }
+            })
+            .collect();
+        // A few spans a plane are enough.
+        let largest = planes.iter().map(|plane| plane.fragment).max().unwrap_or(4);
+        let most = (96_usize << 10).div_ceil(largest);
+        let block_counts = block_counts.into_iter().map(|count| count.min(most)).collect();
+        Shape { planes, align, block_counts, spare_blocks, first_part, warp_count, seed }
+    }
+}
+
+/// A plane of a scene. Offsets count from the memory's start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plane {
+    pub(crate) base: usize,
+    pub(crate) stride: usize,
+    pub(crate) fragment: usize,
+    pub(crate) part: usize,
+    /// Packed bytes of one block in the part's planes before this one.
+    bytes_before: usize,
+}
+
+impl Plane {
+    /// Bytes of a packed fragment.
+    pub(crate) fn packed(&self) -> usize {
+        self.fragment.next_multiple_of(16)
+    }
+
+    /// Where a block's fragment lies in memory.
+    pub(crate) fn block(&self, id: u32) -> Range<usize> {
+        let start = self.base + id as usize * self.stride;
+        start..start + self.fragment
+    }
+}
+
+/// A part of one chunk, by its place in the payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) offset: usize,
+    pub(crate) summed: usize,
+}
+
+/// A chunk of a scene. Offsets count from the memory's start.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunk {
+    pub(crate) ids: Vec<u32>,
+    pub(crate) parts: Vec<Part>,
+    /// The staging piece, which holds the payload from byte `staged` on.
+    piece: usize,
+    staged: usize,
+    pub(crate) key_low: u64,
+    pub(crate) sums: usize,
+    pub(crate) verdicts: usize,
+    pub(crate) stored_sums: usize,
+    pub(crate) good_parts: usize,
+    ids_at: usize,
+    parts_at: usize,
+}
+
+impl Chunk {
+    /// Where a part's summed bytes lie in memory.
+    pub(crate) fn summed(&self, part: usize) -> Range<usize> {
+        let Part { offset, summed } = self.parts[part];
+        let start = self.payload_byte(offset);
+        start..start + summed
+    }
+
+    /// Where a part's page padding lies in memory.
+    pub(crate) fn padding(&self, part: usize) -> Range<usize> {
+        let end = self.summed(part).end;
+        end..end + self.parts[part].summed.next_multiple_of(4096) - self.parts[part].summed
+    }
+
+    /// Where the fragment of block number `ordinal` lies in memory, its rounding included.
+    pub(crate) fn packed_fragment(&self, plane: &Plane, ordinal: usize) -> Range<usize> {
+        let in_part = plane.bytes_before * self.ids.len() + plane.packed() * ordinal;
+        let start = self.payload_byte(self.parts[plane.part].offset + in_part);
+        start..start + plane.packed()
+    }
+
+    /// Where payload byte `offset` lies in memory.
+    fn payload_byte(&self, offset: usize) -> usize {
+        self.piece + offset - self.staged
+    }
+}
+
+/// One launch that copies: planes of one fragment size.
+pub(crate) struct Launch {
+    pub(crate) planes: Vec<Plane>,
+    /// Where their descriptors lie.
+    pub(crate) table: usize,
+}
+
+/// A layout, chunks and descriptors in memory.
+pub(crate) struct Scene {
+    pub(crate) memory: Memory,
+    pub(crate) random: Random,
+    pub(crate) planes: Vec<Plane>,
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) parts: Range<usize>,
+    pub(crate) warp_count: u32,
+    planes_at: usize,
+    chunks_at: usize,
+}
+
+impl Scene {
+    /// Lays a shape out.
+    pub(crate) fn new(shape: &Shape) -> Self {
+        let mut random = Random::new(shape.seed);
+        let mut reservations = Reservations::default();
+        let pool = shape.block_counts.iter().sum::<usize>() + shape.spare_blocks;
+        let planes = lay_planes(shape, pool, &mut reservations);
+        let part_count = planes.iter().map(|plane| plane.part).max().unwrap_or(0) + 1;
+        let parts = shape.first_part.index(part_count)..part_count;
+        let mut ids: Vec<u32> = (0..u32::try_from(pool).expect("a small pool")).collect();
+        random.shuffle(&mut ids);
+        let mut chunks = Vec::new();
+        for &count in &shape.block_counts {
+            let ids = ids.split_off(ids.len() - count);
+            let key_low = random.next();
+            chunks.push(lay_chunk(&planes, ids, key_low, parts.start, &mut reservations));
+        }
+        let planes_at = reservations.reserve(planes.len() * 24, 8);
+        let chunks_at = reservations.reserve(chunks.len() * 72, 8);
+        let memory = reservations.build(&mut random);
+        let warp_count = shape.warp_count;
+        let mut scene =
+            Self { memory, random, planes, chunks, parts, warp_count, planes_at, chunks_at };
+        scene.write_tables();
+        scene
+    }
+
+    /// Writes ids and descriptors, as a host does ahead of a launch.
+    pub(crate) fn write_tables(&mut self) {
+        for chunk in &self.chunks {
+            self.memory.write_u32s(chunk.ids_at, &chunk.ids);
+            let parts: Vec<u32> = part_descriptors(chunk)
+                .iter()
+                .flat_map(|part| [part.first_word, part.word_count])
+                .collect();
+            self.memory.write_u32s(chunk.parts_at, &parts);
+        }
+        for launch in self.launches() {
+            for (index, plane) in self.plane_descriptors(&launch).into_iter().enumerate() {
+                let at = launch.table + index * 24;
+                self.memory.write_u64s(at, &[plane.base_address, plane.block_stride]);
+                self.memory.write_u32s(at + 16, &[plane.part, plane.words_before]);
+            }
+        }
+        for (index, chunk) in self.chunk_descriptors().into_iter().enumerate() {
+            let at = self.chunks_at + index * 72;
+            let fields = [
+                chunk.payload,
+                chunk.block_ids,
+                chunk.parts,
+                chunk.sums,
+                chunk.verdicts,
+                chunk.stored_sums,
+                chunk.good_parts,
+                chunk.key_low,
+            ];
+            self.memory.write_u64s(at, &fields);
+            self.memory.write_u32s(at + 64, &[chunk.block_count, chunk.part_count]);
+        }
+    }
+
+    /// Zeroes the sums and counts that launches of this scene's parts add to.
+    pub(crate) fn zero_control(&mut self) {
+        for chunk in self.chunks.clone() {
+            for part in self.parts.clone() {
+                self.memory.write_u64s(chunk.sums + part * 8, &[0]);
+            }
+            self.memory.write_u64s(chunk.good_parts, &[0]);
+        }
+    }
+
+    /// Turns some ids into the one to skip.
+    pub(crate) fn skip_some_blocks(&mut self) {
+        for chunk in &mut self.chunks {
+            for id in &mut chunk.ids {
+                if self.random.below(4) == 0 {
+                    *id = BLOCK_ID_SKIP;
+                }
+            }
+        }
+        self.write_tables();
+    }
+
+    /// Gives every chunk other blocks: those of the same number, in another order.
+    pub(crate) fn move_blocks(&mut self) {
+        let mut ids: Vec<u32> = self.chunks.iter().flat_map(|chunk| chunk.ids.clone()).collect();
+        self.random.shuffle(&mut ids);
+        for chunk in &mut self.chunks {
+            chunk.ids = ids.split_off(ids.len() - chunk.ids.len());
+        }
+        self.write_tables();
+    }
+
+    /// Returns a launch's chunk descriptors.
+    pub(crate) fn chunk_descriptors(&mut self) -> Vec<ChunkDescriptor> {
+        let memory = &mut self.memory;
+        let mut descriptors = Vec::new();
+        for chunk in &self.chunks {
+            descriptors.push(ChunkDescriptor {
+                payload: memory.address(chunk.piece).wrapping_sub(chunk.staged as u64),
+                block_ids: memory.address(chunk.ids_at),
+                parts: memory.address(chunk.parts_at),
+                sums: memory.address(chunk.sums),
+                verdicts: memory.address(chunk.verdicts),
+                stored_sums: memory.address(chunk.stored_sums),
+                good_parts: memory.address(chunk.good_parts),
+                key_low: chunk.key_low,
+                block_count: u32::try_from(chunk.ids.len()).expect("small"),
+                part_count: u32::try_from(chunk.parts.len()).expect("small"),
+            });
+        }
+        descriptors
+    }
+
+    /// Returns the launches that copy: the planes in staging, by fragment size.
+    pub(crate) fn launches(&self) -> Vec<Launch> {
+        let resident = || self.planes.iter().filter(|plane| self.parts.contains(&plane.part));
+        let sizes: BTreeSet<usize> = resident().map(|plane| plane.fragment).collect();
+        let mut table = self.planes_at;
+        let mut launches = Vec::new();
+        for size in sizes {
+            let planes: Vec<Plane> =
+                resident().filter(|plane| plane.fragment == size).copied().collect();
+            let bytes = planes.len() * 24;
+            launches.push(Launch { planes, table });
+            table += bytes;
+        }
+        launches
+    }
+
+    /// Returns the descriptors of a launch's planes.
+    pub(crate) fn plane_descriptors(&mut self, launch: &Launch) -> Vec<PlaneDescriptor> {
+        let mut descriptors = Vec::new();
+        for plane in &launch.planes {
+            descriptors.push(PlaneDescriptor {
+                base_address: self.memory.address(plane.base),
+                block_stride: plane.stride as u64,
+                part: u32::try_from(plane.part).expect("small"),
+                words_before: u32::try_from(plane.bytes_before / 16).expect("small"),
+            });
+        }
+        descriptors
+    }
+
+    /// Gathers all planes of the scene's parts, one launch a fragment size.
+    pub(crate) fn gather(&mut self) {
+        for launch in self.launches() {
+            let (planes, chunks) = (self.plane_descriptors(&launch), self.chunk_descriptors());
+            let planes = self.table(launch.table, &planes);
+            let chunks = self.table(self.chunks_at, &chunks);
+            let size = u32::try_from(launch.planes[0].fragment).expect("small");
+            let arguments = GatherArguments::new(planes, chunks, size)
+                .expect("a launch that the kernel can honour");
+            let run = match arguments.engine_align() {
+                EngineAlign::Sixteen => gather::run::<HostLane, Aligned16>,
+                EngineAlign::Four => gather::run::<HostLane, Aligned4>,
+            };
+            // SAFETY: the scene reserves all that its descriptors name.
+            let run = |lane| unsafe { run(lane, &arguments) };
+            run_shuffled(self.warp_count, &mut self.random, run);
+        }
+    }
+
+    /// Scatters all planes of the scene's parts, one launch a fragment size.
+    pub(crate) fn scatter(&mut self) {
+        for launch in self.launches() {
+            let (planes, chunks) = (self.plane_descriptors(&launch), self.chunk_descriptors());
+            let planes = self.table(launch.table, &planes);
+            let chunks = self.table(self.chunks_at, &chunks);
+            let size = u32::try_from(launch.planes[0].fragment).expect("small");
+            let arguments = ScatterArguments::new(planes, chunks, size)
+                .expect("a launch that the kernel can honour");
+            let run = match arguments.engine_align() {
+                EngineAlign::Sixteen => scatter::run::<HostLane, Aligned16>,
+                EngineAlign::Four => scatter::run::<HostLane, Aligned4>,
+            };
+            // SAFETY: as for gather, and no id is in two chunks.
+            let run = |lane| unsafe { run(lane, &arguments) };
+            run_shuffled(self.warp_count, &mut self.random, run);
+        }
+    }
+
+    /// Sums the scene's parts.
+    pub(crate) fn checksum(&mut self) {
+        let chunks = self.chunk_descriptors();
+        let parts = self.part_range();
+        let in_launch = self.chunks.iter().flat_map(|chunk| &chunk.parts[self.parts.clone()]);
+        let words_max = in_launch.map(|part| part.summed / 16).max().expect("a part");
+        let words_max = u32::try_from(words_max).expect("small");
+        let arguments =
+            ChecksumArguments::new(self.table(self.chunks_at, &chunks), parts, words_max)
+                .expect("a launch that the kernel can honour");
+        run_shuffled(self.warp_count, &mut self.random, |lane| {
+            // SAFETY: the scene reserves all that its descriptors name.
+            unsafe { checksum::run(lane, &arguments) }
+        });
+    }
+
+    /// Judges the scene's parts.
+    pub(crate) fn judge(&mut self) {
+        let chunks = self.chunk_descriptors();
+        let parts = self.part_range();
+        let arguments = JudgeArguments::new(self.table(self.chunks_at, &chunks), parts)
+            .expect("a launch that the kernel can honour");
+        run_shuffled(self.warp_count, &mut self.random, |lane| {
+            // SAFETY: the scene reserves all that its descriptors name.
+            unsafe { judge::run(lane, &arguments) }
+        });
+    }
+
+    /// Names a table of descriptors in memory.
+    pub(crate) fn table<'host, T>(
+        &mut self,
+        at: usize,
+        items: &'host [T],
+    ) -> DeviceTable<'host, T> {
+        DeviceTable { address: self.memory.address(at), items }
+    }
+
+    fn part_range(&self) -> Range<u32> {
+        let at = |part| u32::try_from(part).expect("small");
+        at(self.parts.start)..at(self.parts.end)
+    }
+}
+
+/// Returns the descriptors of a chunk's parts.
+pub(crate) fn part_descriptors(chunk: &Chunk) -> Vec<PartDescriptor> {
+    let words = |bytes: usize| u32::try_from(bytes / 16).expect("small");
+    let describe = |part: &Part| PartDescriptor {
+        first_word: words(part.offset),
+        word_count: words(part.summed),
+    };
+    chunk.parts.iter().map(describe).collect()
+}
+
+/// Lays planes out in arrays of their own, or between the fragments of the one before.
+fn lay_planes(shape: &Shape, pool: usize, reservations: &mut Reservations) -> Vec<Plane> {
+    let mut planes: Vec<Plane> = Vec::new();
+    let (mut part, mut bytes_before) = (0, 0);
+    let arrays = shape.planes.chunk_by(|_, next| next.interleaved);
+    for array in arrays {
+        let space = |plane: &PlaneShape| plane.fragment + plane.gap * shape.align;
+        let used: usize = array.iter().map(space).sum();
+        let stride = used.next_multiple_of(shape.align);
+        let mut base = reservations.reserve(stride * pool, shape.align);
+        for plane in array {
+            if plane.opens_part && !planes.is_empty() {
+                (part, bytes_before) = (part + 1, 0);
+            }
+            // An interleaved plane starts where the one before ends, aligned or not.
+            let laid = Plane { base, stride, fragment: plane.fragment, part, bytes_before };
+            bytes_before += laid.packed();
+            base += space(plane);
+            planes.push(laid);
+        }
+    }
+    planes
+}
+
+/// Packs a chunk by the rule of `docs/packing.md` and reserves what it needs.
+fn lay_chunk(
+    planes: &[Plane],
+    ids: Vec<u32>,
+    key_low: u64,
+    first_part: usize,
+    reservations: &mut Reservations,
+) -> Chunk {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut end = 0;
+    for members in planes.chunk_by(|one, next| one.part == next.part) {
+        let summed = members.iter().map(Plane::packed).sum::<usize>() * ids.len();
+        parts.push(Part { offset: end, summed });
+        end += summed.next_multiple_of(4096);
+    }
+    let staged = parts[first_part].offset;
+    Chunk {
+        piece: reservations.reserve(end - staged, 16),
+        staged,
+        key_low,
+        sums: reservations.reserve(parts.len() * 8, 8),
+        verdicts: reservations.reserve(parts.len() * 4, 4),
+        stored_sums: reservations.reserve(parts.len() * 8, 8),
+        good_parts: reservations.reserve(8, 8),
+        ids_at: reservations.reserve(ids.len() * 4, 4),
+        parts_at: reservations.reserve(parts.len() * 8, 4),
+        ids,
+        parts,
+    }
+}
