@@ -76,7 +76,7 @@ fn json_has_the_documented_fields() {
         .collect();
     let hop = &capacity["hops"]["pack"];
     for value in
-        [&report, replay, engine_of(replay), capacity, &capacity["hops"], hop, &hop["latency"]]
+        [&report, replay, &replay["engine"], capacity, &capacity["hops"], hop, &hop["latency"]]
     {
         for key in keys(value) {
             assert!(words.contains(key), "{key} is not documented");
@@ -89,10 +89,6 @@ fn json_has_the_documented_fields() {
     let tokens = capacity["saved_token_count"].as_f64().expect("a number");
     assert_eq!(capacity["prefill_saved_seconds"].as_f64(), Some(2.0 * tokens));
     assert!(capacity.get("block_uses_per_second").is_none());
-}
-
-fn engine_of(replay: &Value) -> &Value {
-    &replay["engine"]
 }
 
 #[test]
