@@ -95,7 +95,8 @@ JSON (--json) is one object:
       prefill_saved_seconds  saved_token_count / prefill_tokens_per_second, or null
   A latency is an object: count, p50_seconds, p99_seconds, p999_seconds, max_seconds.
 
-Exit codes: 0 success, 1 the program failed or bytes came back wrong, 2 what it was given is wrong.";
+Exit codes: 0 success, 1 the program failed or bytes came back wrong, 2 what it was given is
+wrong.";
 
 /// Most tokens of a block; real ones have 16 to 512.
 const BLOCK_TOKENS_MAX: u64 = 65_536;
@@ -116,8 +117,8 @@ pub(crate) struct ReplayArguments {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Capacities of the host tier in percent of the unique blocks, rounded down [default: those of 1,5,10,25,50
-    /// that are a chunk or more]
+    /// Capacities of the host tier in percent of the unique blocks, rounded down [default: those of
+    /// 1,5,10,25,50 that are a chunk or more]
     #[arg(
         long,
         value_name = "PERCENT",

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! and `mix` and `STEP` those of the chunk checksum. Both maps are one to one, so at one place two
-//! fragments are equal in a word only if their seeds are, which chance gives one pair in 2^64. Hence
-//! a comparison of the whole fragment sees every byte that is not the right one: fragments of
+//! fragments agree in a word only if their seeds are equal, which chance gives one pair in 2^64.
+//! Hence a comparison of the whole fragment sees every byte that is not the right one: fragments of
 //! another key, of another plane or of an earlier time, fragments moved by any distance (`STEP` is
 //! odd), half-copied ones, and ones that were never written, since blocks are filled with
 //! [`POISON`] before a load.
