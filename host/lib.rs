@@ -13,12 +13,16 @@
 //! | [`fingerprint`] | what the bytes mean, and which store they belong to |
 //! | [`key`] | content addresses of chunks, chained over a sequence's tokens |
 //! | [`table`] | block tables, for engines that have none |
+//! | [`pager`] | the public face: lookup, store, load, tickets, plans |
+//! | [`device`] | packing, copying and unpacking: the [`Device`](device::Device) trait and back ends |
+//! | [`mem`] | host memory that devices and disks use directly |
+//! | [`capability`] | what this machine lets kvtide do |
 //! | [`core`] | the sans-I/O paging core: what is stored where, pinned by whom, evicted when |
 //! | [`policy`] | the order of eviction |
 //! | `replay` | request traces through the core (feature `replay`) |
 //! | [`units`] | newtypes for ids, counts, bytes and points in time |
 //!
-//! The pager, which drives the core with threads and devices, is not here yet: see the changelog.
+//! Engines use [`pager`]; what is beneath it is public for those who build on a part.
 //!
 //! # From a prompt to a lookup
 //!
@@ -74,6 +78,7 @@
 #[doc = include_str!("../README.md")]
 struct ReadmeExample;
 
+pub mod capability;
 pub mod core;
 pub mod device;
 pub mod fingerprint;

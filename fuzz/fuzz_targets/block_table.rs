@@ -38,17 +38,12 @@ enum Kind {
 impl Step {
     /// Names one of the open sequences; `None` when the step means nothing now.
     fn operation(&self, reference: &Reference) -> Option<Operation> {
-        let sequence = usize::from(self.sequence)
-            .checked_rem(reference.open.len())
-            .unwrap_or(0);
+        let sequence = usize::from(self.sequence).checked_rem(reference.open.len()).unwrap_or(0);
         let tokens = u32::from(self.tokens);
         let operation = match self.kind {
             Kind::Open => Operation::Open,
             Kind::Append => Operation::Append { sequence, tokens },
-            Kind::AppendMost => Operation::Append {
-                sequence,
-                tokens: u32::MAX - tokens,
-            },
+            Kind::AppendMost => Operation::Append { sequence, tokens: u32::MAX - tokens },
             Kind::Fork => Operation::Fork { sequence },
             Kind::ForkPrefix => Operation::ForkPrefix { sequence, tokens },
             Kind::Truncate => Operation::Truncate { sequence, tokens },

@@ -117,7 +117,7 @@ impl<'a> Lookup<'a> {
         groups: &'a [GroupKeys<'a>],
         now: Timestamp,
     ) -> Result<Self, LookupError> {
-        let unit = common_unit(groups)?;
+        let unit = common_unit(groups.iter().map(|group| group.chunk_tokens))?;
         let reach = |group: &GroupKeys<'_>| {
             let tokens = group.keys.len() as u64 * u64::from(group.chunk_tokens.get());
             u32::try_from(tokens).unwrap_or(u32::MAX)
@@ -250,15 +250,16 @@ fn group_index(at: usize) -> GroupIndex {
     GroupIndex::new(u8::try_from(at).expect("a layout has at most 8 groups"))
 }
 
-/// The least common multiple of the groups' chunk tokens.
-fn common_unit(groups: &[GroupKeys<'_>]) -> Result<u32, LookupError> {
-    let group_count = groups.len();
+/// Returns the least common multiple of the groups' chunk tokens: the step of every boundary.
+pub(crate) fn common_unit(
+    chunk_tokens: impl ExactSizeIterator<Item = TokenCount>,
+) -> Result<u32, LookupError> {
+    let group_count = chunk_tokens.len();
     if group_count == 0 || group_count > GROUP_COUNT_MAX {
         return Err(LookupError::GroupCount { group_count });
     }
     let mut unit = 1_u32;
-    for (group, keys) in groups.iter().enumerate() {
-        let chunk_tokens = keys.chunk_tokens;
+    for (group, chunk_tokens) in chunk_tokens.enumerate() {
         if chunk_tokens.get() == 0 {
             return Err(LookupError::ZeroChunkTokens { group });
         }

@@ -46,6 +46,7 @@ pub use config::{ConfigError, CoreConfig, GroupConfig, KEY_COUNT_MAX};
 pub use counters::Counters;
 pub use evict::Room;
 pub use load::LoadRequest;
+pub(crate) use lookup::common_unit;
 pub use lookup::{GroupHits, GroupKeys, Lookup, LookupError, PrefixHit};
 pub use plan::{PlanId, Probe};
 pub use refused::{MissReason, Refused};

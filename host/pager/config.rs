@@ -1,6 +1,6 @@
 //! What a pager is opened with, and how the host tier's capacity is shared among the groups.
 
-use crate::core::{ConfigError, GroupConfig};
+use crate::core::{ConfigError, GroupConfig, LookupError, common_unit};
 use crate::device::{DeviceError, Staging};
 use crate::layout::{Group, Layout, LayoutError, Packing};
 use crate::mem::SlabError;
@@ -68,8 +68,9 @@ pub(super) struct Share {
 pub(super) fn shares(layout: &Layout, capacity: ByteCount) -> Result<Vec<Share>, OpenError> {
     let slots = layout.groups().iter().map(slot_bytes).collect::<Result<Vec<_>, _>>()?;
     let chunk_tokens = layout.groups().iter().map(|group| u128::from(group.chunk_tokens().get()));
-    // In units of bytes * (product of chunk tokens) a token, to stay in whole numbers.
-    let scale: u128 = chunk_tokens.clone().product();
+    // In bytes by `scale` tokens, a multiple of every group's chunk, to stay in whole numbers.
+    let scale = common_unit(layout.groups().iter().map(Group::chunk_tokens))?;
+    let scale = u128::from(scale);
     let per_token: u128 = chunk_tokens
         .clone()
         .zip(&slots)
@@ -162,6 +163,9 @@ pub enum OpenError {
     /// A group's chunk does not map into a slot.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// The groups' chunks do not line up, so no lookup could find a boundary.
+    #[error("layout: {0}")]
+    Boundary(#[from] LookupError),
     /// The core cannot be built with these sizes.
     #[error(transparent)]
     Core(#[from] ConfigError),

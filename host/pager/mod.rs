@@ -27,11 +27,12 @@ pub use plan::Plan;
 pub use ticket::{Ticket, TicketReport};
 pub use transfer::{LoadChunks, RequestError, StoreChunks};
 
+use crate::capability::{CapabilityReport, Downgrade};
 use crate::core::{Core, CoreConfig, Counters, GroupKeys, Lookup, LookupError, SlotCounts};
 use crate::device::{Device, DeviceError};
 use crate::key::Key;
 use crate::layout::Packing;
-use crate::mem::{PageKind, Slab};
+use crate::mem::Slab;
 use crate::units::GroupIndex;
 use config::{check_staging, core_groups, shares};
 use device_thread::DeviceThread;
@@ -173,9 +174,15 @@ impl Pager {
         self.shared.command(|core| core.slots(group))
     }
 
-    /// Returns the pages that each group's host memory lies on.
-    pub fn page_kinds(&self) -> Vec<PageKind> {
-        self.shared.slabs.iter().map(|slab| slab.page_kind()).collect()
+    /// Returns the back ends in use, and what on this machine works less well than it could.
+    pub fn capabilities(&self) -> CapabilityReport {
+        let mut downgrades: Vec<Downgrade> = Vec::new();
+        for downgrade in self.shared.slabs.iter().filter_map(|slab| slab.downgrade()) {
+            if !downgrades.contains(downgrade) {
+                downgrades.push(downgrade.clone());
+            }
+        }
+        CapabilityReport { device: self.shared.device.name(), downgrades }
     }
 
     /// Checks every internal invariant; for tests and the end of a run. Takes time in proportion

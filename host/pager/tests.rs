@@ -1,13 +1,15 @@
 //! The pager over a device whose operations end when the test says so: what tickets, plans and
 //! closing promise, without a byte moved.
 
+use super::config::{Share, shares};
 use super::{Health, LoadChunks, OpenError, Pager, PagerConfig, RequestError, StoreChunks};
 use crate::core::{Failure, Hop, MissReason, Stage};
 use crate::device::{Device, DeviceError, Finished, Operation, Outcome, Ready, Staging};
 use crate::key::Key;
 use crate::layout::engines::{LatentCache, LayerBase};
-use crate::layout::{Attention, ElementType, Layout, Paging};
+use crate::layout::{Attention, ElementType, Group, Layout, Paging};
 use crate::units::{BlockCount, BlockId, ByteCount, GroupIndex, TokenCount};
+use proptest::prelude::*;
 use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -366,4 +368,60 @@ fn settings_that_cannot_work_are_errors_at_open() {
     );
     let zero = PagerConfig { lease: Duration::ZERO, ..config(8) };
     assert_eq!(open(&zero), OpenError::ZeroTimeout { field: "lease" });
+}
+
+/// A layout of groups given by block tokens, blocks per chunk and bytes per token.
+fn layout_of(groups: &[(u32, u32, u64)]) -> Layout {
+    let mut builder = Layout::builder();
+    for (block_tokens, blocks_per_chunk, row) in groups {
+        let paging = Paging {
+            block_tokens: TokenCount::new(*block_tokens),
+            blocks_per_chunk: BlockCount::new(*blocks_per_chunk),
+            block_count: BlockCount::new(16),
+            attention: Attention::Full,
+        };
+        let cache =
+            LatentCache { paging, element_type: ElementType::U8, row: ByteCount::new(*row) };
+        builder = builder.group(cache.rows(&[LayerBase { layer: 0, base_address: 0x1000 }]));
+    }
+    builder.build().unwrap()
+}
+
+proptest! {
+    #[test]
+    #[expect(clippy::cast_precision_loss, reason = "compared with room for rounding")]
+    fn capacity_is_a_bound_and_every_group_holds_the_same_tokens(
+        groups in prop::collection::vec((1..64_u32, 1..64_u32, 1..64_u64), 1..8),
+        capacity in 1..1_u64 << 34,
+    ) {
+        let groups: Vec<_> = groups.into_iter().map(|(t, b, row)| (t, b, row * 4)).collect();
+        let layout = layout_of(&groups);
+        let split = match shares(&layout, ByteCount::new(capacity)) {
+            Ok(split) => split,
+            Err(OpenError::Boundary(_)) => return Ok(()),
+            Err(OpenError::CapacityTooSmall { needed, .. }) => {
+                // What it asks for is enough, and a byte less is not.
+                prop_assert!(needed.get() > capacity);
+                prop_assert!(shares(&layout, needed).is_ok());
+                let less = ByteCount::new(needed.get() - 1);
+                prop_assert!(shares(&layout, less).is_err());
+                return Ok(());
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let bytes = |share: &Share| u64::from(share.slot_count) * share.slot.get();
+        prop_assert!(split.iter().map(bytes).sum::<u64>() <= capacity);
+        // No group holds a whole chunk less than the tokens that the capacity is worth.
+        let worth = |(group, share): (&Group, &Share)| {
+            share.slot.get() as f64 / f64::from(group.chunk_tokens().get())
+        };
+        let per_token: f64 = layout.groups().iter().zip(&split).map(worth).sum();
+        let tokens = capacity as f64 / per_token;
+        for (group, share) in layout.groups().iter().zip(&split) {
+            let chunk_tokens = f64::from(group.chunk_tokens().get());
+            let held = f64::from(share.slot_count) * chunk_tokens;
+            prop_assert!(held <= tokens * (1.0 + 1e-9));
+            prop_assert!(held + chunk_tokens > tokens * (1.0 - 1e-9));
+        }
+    }
 }
