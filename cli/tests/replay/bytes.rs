@@ -163,8 +163,8 @@ fn a_trace_can_be_cut_short_in_both_modes() {
 #[test]
 fn sizes_that_do_not_fit_are_refused_with_both_named() {
     let path = file("bytes_small.jsonl", TRACE.as_bytes());
-    let pool = "the device pool of 3 blocks (256.0 KiB) does not hold the longest request of 4 \
-                blocks (256.0 KiB); give it that much at least (--device-blocks or \
+    let pool = "the device pool of 3 blocks (48.0 KiB) does not hold the longest request of 4 \
+                blocks (64.0 KiB); give it that much at least (--device-blocks or \
                 --device-capacity)";
     assert_refused(&run(&["replay", &path, "--device-blocks=3"]), &format!("trace {path}: {pool}"));
     assert_refused(

@@ -108,11 +108,14 @@ impl EngineConfig {
         let longest = trace.longest_request();
         let (tokens, blocks) = (self.block_tokens, self.device_blocks);
         if longest > blocks {
+            let bytes = |count: BlockCount| {
+                ByteCount::new(sizes.block.get().saturating_mul(count.get().into()))
+            };
             return Err(ByteReplayError::DevicePoolTooSmall {
                 device_blocks: blocks,
-                device_pool: sizes.device_pool,
+                device_pool: bytes(blocks),
                 request_blocks: longest,
-                request: self.geometry.pool(tokens, longest),
+                request: bytes(longest),
             });
         }
         if longest.get().checked_mul(tokens.get()).is_none() {

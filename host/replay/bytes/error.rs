@@ -28,11 +28,11 @@ pub enum ByteReplayError {
     DevicePoolTooSmall {
         /// Blocks of the pool.
         device_blocks: BlockCount,
-        /// Bytes of the pool.
+        /// Bytes of those.
         device_pool: ByteCount,
         /// Blocks of the longest request.
         request_blocks: BlockCount,
-        /// Bytes of a pool of so many blocks.
+        /// Bytes of those.
         request: ByteCount,
     },
     /// A request has more tokens than can be counted.

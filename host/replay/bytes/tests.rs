@@ -138,8 +138,8 @@ fn what_cannot_work_is_refused_before_anything_is_allocated() {
     let small = refused(EngineConfig { device_blocks: BlockCount::new(2), ..good });
     assert_eq!(
         small.to_string(),
-        "the device pool of 2 blocks (256.0 KiB) does not hold the longest request of 3 blocks \
-         (256.0 KiB); give it that much at least"
+        "the device pool of 2 blocks (2.0 KiB) does not hold the longest request of 3 blocks \
+         (3.0 KiB); give it that much at least"
     );
     let block_tokens = TokenCount::new(1 << 31);
     let long = refused(EngineConfig { block_tokens, ..good });
