@@ -14,7 +14,7 @@
 //! | [`key`] | content addresses of chunks, chained over a sequence's tokens |
 //! | [`table`] | block tables, for engines that have none |
 //! | [`pager`] | the public face: lookup, store, load, tickets, plans |
-//! | [`device`] | packing, copying and unpacking: the [`Device`](device::Device) trait and back ends |
+//! | [`device`] | packing, copying, unpacking: `trait Device` and back ends |
 //! | [`mem`] | host memory that devices and disks use directly |
 //! | [`capability`] | what this machine lets kvtide do |
 //! | [`core`] | the sans-I/O paging core: what is stored where, pinned by whom, evicted when |

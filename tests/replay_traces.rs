@@ -1,11 +1,14 @@
-//! Published traces through the reader and the reference cache: counts must come out exactly.
+//! Published traces through the reader, the reference cache and the core: counts must come out
+//! exactly. The beginning of each also runs with real bytes: none may be wrong.
 //!
 //! The files are not part of the repository. They are looked for in `KVTIDE_TRACES`, or else in
 //! `../shared/traces` beside the repository; where they are not, the tests say so and pass.
 
 use kvtide::replay::{
-    ChunkCache, CoreCache, DEFAULT_CAPACITY_PERCENTS, ReferenceLru, Trace, dry_run,
+    CapacityPercent, ChunkCache, CoreCache, DEFAULT_CAPACITY_PERCENTS, EngineConfig, Geometry,
+    ReferenceLru, Trace, dry_run, replay_bytes,
 };
+use kvtide::units::{BlockCount, ByteCount, TokenCount};
 use ruzstd::decoding::StreamingDecoder;
 use std::fs::File;
 use std::io::{BufReader, Write};
@@ -140,6 +143,47 @@ fn the_core_hits_what_is_published_and_keeps_its_invariants() {
             hit_count
         });
         assert_eq!(hit_counts, expected, "{}", known.name);
+    }
+}
+
+/// Returns as many of a trace's first requests as use up to `block_uses` blocks.
+fn beginning(trace: Trace, block_uses: u64) -> Trace {
+    let mut left = block_uses;
+    let fits = |blocks: u64| {
+        left = left.checked_sub(blocks)?;
+        Some(())
+    };
+    let sizes = trace.requests().iter().map(|request| u64::from(request.block_count().get()));
+    let request_count = sizes.map_while(fits).count() as u64;
+    trace.truncated(request_count).expect("the first request fits")
+}
+
+#[test]
+fn the_beginning_of_every_trace_comes_back_byte_for_byte_under_eviction() {
+    let geometry = Geometry::LLAMA_3_8B.scaled_to(ByteCount::new(256)).expect("rows of 4 bytes");
+    for known in &KNOWN_TRACES {
+        let Some(trace) = trace(known) else { return };
+        let trace = beginning(trace, 80_000);
+        for text in ["10", "50"] {
+            let percent: CapacityPercent = text.parse().expect("a percentage");
+            let config = EngineConfig {
+                geometry,
+                block_tokens: TokenCount::new(4),
+                host_chunks: percent.of(&trace),
+                device_blocks: BlockCount::new(trace.longest_request().get()),
+                concurrency: 1,
+            };
+            let report = replay_bytes(&trace, &config, |device| device, |_| ());
+            let report = report.expect("a replay that runs");
+            let place = format!("{} at {percent} %", known.name);
+            assert_eq!((report.first_wrong, report.wrong_count), (None, 0), "{place}");
+            assert_eq!(report.load_failures.total(), 0, "{place}");
+            assert!(report.compared_count > 0 && report.eviction_count > 0, "{place}");
+            let dry = dry_run(&trace, percent.of(&trace), CoreCache::new, |_| ());
+            let dry_hit_count = dry.expect("a dry run that runs").hit_count;
+            let apart = report.host_hit_count.abs_diff(dry_hit_count);
+            assert!(apart * 100 <= trace.block_use_count(), "{place}: {apart} hits apart");
+        }
     }
 }
 

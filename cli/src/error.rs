@@ -1,7 +1,10 @@
 //! Why the program ends without a result: one line for a person, and an exit code.
 
 use clap::error::ErrorKind;
-use kvtide::replay::{CapacityPercent, TraceError, WorkloadError};
+use kvtide::replay::{
+    ByteReplayError, BytesPerTokenError, CapacityPercent, TraceError, WorkloadError, WrongByte,
+};
+use kvtide::units::ByteCount;
 use std::io;
 use std::process::ExitCode;
 
@@ -43,6 +46,30 @@ pub(crate) enum CliError {
          give --capacity-chunks 1"
     )]
     OneBlock { name: String },
+    /// The KV of a token cannot have that size.
+    #[error("--bytes-per-token: {0}")]
+    BytesPerToken(#[from] BytesPerTokenError),
+    /// The host tier asked for does not hold a chunk.
+    #[error(
+        "--host-capacity {capacity}: a chunk takes {slot}; give that much at least, or lower \
+         --bytes-per-token or --block-tokens"
+    )]
+    LessThanOneSlot { capacity: ByteCount, slot: ByteCount },
+    /// The device pool asked for does not hold a block.
+    #[error(
+        "--device-capacity {capacity}: a block takes {block}; give that much at least, or lower \
+         --bytes-per-token or --block-tokens"
+    )]
+    LessThanOneBlock { capacity: ByteCount, block: ByteCount },
+    /// The engine's sizes cannot be.
+    #[error("{0}; change --geometry, --bytes-per-token or --block-tokens")]
+    Engine(ByteReplayError),
+    /// A trace cannot be replayed with the sizes asked for.
+    #[error("{name}: {source} ({})", options(.source))]
+    Unfit { name: String, source: ByteReplayError },
+    /// Bytes came back that are not those that were stored.
+    #[error("{name}: {count} blocks came back wrong; the first: {first}")]
+    WrongBytes { name: String, count: u64, first: WrongByte },
     /// The cache failed in the middle of a replay.
     #[error("the cache failed while it replayed {name}: {source}")]
     Cache { name: String, source: Box<dyn std::error::Error + Send + Sync> },
@@ -74,18 +101,37 @@ impl CliError {
         ExitCode::from(self.exit_code())
     }
 
-    fn exit_code(&self) -> u8 {
+    /// Returns what the program ends with.
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Cache { .. } | Self::Json(_) | Self::Output(_) => FAILED,
+            Self::Cache { .. } | Self::WrongBytes { .. } | Self::Json(_) | Self::Output(_) => {
+                FAILED
+            }
             Self::Usage(_)
             | Self::Open { .. }
             | Self::Folder { .. }
             | Self::Trace { .. }
             | Self::Workload(_)
             | Self::NoBlocks { .. }
+            | Self::BytesPerToken(_)
+            | Self::LessThanOneSlot { .. }
+            | Self::LessThanOneBlock { .. }
+            | Self::Engine(_)
+            | Self::Unfit { .. }
             | Self::LessThanOneChunk { .. }
             | Self::OneBlock { .. } => BAD_INPUT,
         }
+    }
+}
+
+/// Names the options that set what an error is about.
+fn options(error: &ByteReplayError) -> &'static str {
+    match error {
+        ByteReplayError::DevicePoolTooSmall { .. } => "--device-blocks or --device-capacity",
+        ByteReplayError::TooMuchMemory { .. } => {
+            "--bytes-per-token, --block-tokens, --capacity-percent or --device-capacity"
+        }
+        _ => "--geometry, --bytes-per-token or --block-tokens",
     }
 }
 

@@ -1,13 +1,17 @@
-//! The `kvtide` program: replays request traces through the paging core.
+//! The `kvtide` program: replays request traces through the pager.
 //!
 //! Results go to standard output; notes, progress and errors to standard error. Exit codes: 0 for
-//! success, 1 when the program failed, 2 when what it was given is wrong.
+//! success, 1 when the program failed
+//! or bytes came back wrong, 2 when what it was given is wrong.
 
 mod args;
+mod bytes;
+mod dry;
 mod error;
 mod progress;
 mod replay;
 mod report;
+mod size;
 mod trace_file;
 mod zstd_frames;
 

@@ -1,50 +1,56 @@
-//! `kvtide replay`: reads or generates traces, runs each through the core at each capacity, and
-//! reports.
+//! `kvtide replay`: reads or generates traces, runs each at each capacity, and reports.
 //!
 //! Everything that can be refused is refused before the first replay starts.
 
 use crate::args::{Preset, ReplayArguments};
 use crate::error::CliError;
-use crate::report::{self, Replay, Source, WorkloadSource};
-use crate::{progress, trace_file};
-use kvtide::replay::{
-    CapacityPercent, CoreCache, DEFAULT_CAPACITY_PERCENTS, Generator, Trace, Workload, dry_run,
-};
+use crate::report::{self, Source, WorkloadSource};
+use crate::{bytes, dry, progress, trace_file};
+use kvtide::replay::{CapacityPercent, DEFAULT_CAPACITY_PERCENTS, Generator, Trace, Workload};
 use kvtide::units::ChunkCount;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Requests of the built-in workload unless given.
-const DEFAULT_REQUESTS: u64 = 10_000;
+/// Requests of the built-in workload unless given: as many as take a few seconds.
+const DEFAULT_REQUESTS: u64 = 2_000;
+/// The same with metadata only, which is a hundred times as fast.
+const DEFAULT_DRY_REQUESTS: u64 = 10_000;
 /// Seed of the built-in workload unless given.
 const DEFAULT_SEED: u64 = 1;
 
-/// Eviction policy of the cache that [`replay`] opens.
-const POLICY: &str = "lru";
+/// Eviction policy of the caches and pagers that are replayed against.
+pub(crate) const POLICY: &str = "lru";
 
 /// A capacity to replay at, and the percentage it comes from.
 #[derive(Clone, Copy, Debug)]
-struct Capacity {
-    percent: Option<CapacityPercent>,
-    chunks: ChunkCount,
+pub(crate) struct Capacity {
+    pub(crate) percent: Option<CapacityPercent>,
+    pub(crate) chunks: ChunkCount,
 }
 
 /// Something to replay, at these capacities.
-struct Job {
-    source: Source,
-    trace: Trace,
-    capacities: Vec<Capacity>,
+pub(crate) struct Job {
+    pub(crate) source: Source,
+    pub(crate) trace: Trace,
+    pub(crate) capacities: Vec<Capacity>,
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &ReplayArguments) -> Result<(), CliError> {
     let jobs = jobs(arguments)?;
-    let replays = jobs.into_iter().map(replay).collect::<Result<Vec<_>, _>>()?;
-    if !arguments.dry_run {
-        eprintln!("note: this version replays metadata only, as with --dry-run");
+    if arguments.dry_run {
+        let replays = jobs.into_iter().map(dry::replay).collect::<Result<Vec<_>, _>>()?;
+        let json = || report::dry::json(&replays);
+        return print(&if arguments.json { json()? } else { report::dry::tables(&replays) });
     }
-    let text = if arguments.json { report::json(&replays)? } else { report::tables(&replays) };
-    print(&text)
+    for job in &jobs {
+        bytes::check(job, &arguments.engine)?;
+    }
+    let replay = |job| bytes::replay(job, &arguments.engine);
+    let replays = jobs.into_iter().map(replay).collect::<Result<Vec<_>, _>>()?;
+    let json = || report::bytes::json(&replays);
+    print(&if arguments.json { json()? } else { report::bytes::tables(&replays) })?;
+    bytes::check_bytes(&replays)
 }
 
 fn jobs(arguments: &ReplayArguments) -> Result<Vec<Job>, CliError> {
@@ -54,7 +60,12 @@ fn jobs(arguments: &ReplayArguments) -> Result<Vec<Job>, CliError> {
     }
     let read = |path: &Path| {
         let source = Source::Trace(path.display().to_string());
-        job(source, trace_file::read(path)?, arguments)
+        let mut trace = trace_file::read(path)?;
+        if let Some(requests) = arguments.requests {
+            let error = |error| CliError::Trace { name: source.name(), source: error };
+            trace = trace.truncated(requests).map_err(error)?;
+        }
+        job(source, trace, arguments)
     };
     arguments.traces.iter().map(|path| read(path)).collect()
 }
@@ -65,10 +76,11 @@ fn generate(arguments: &ReplayArguments) -> Result<(Source, Trace), CliError> {
     if let Some(live_sessions) = arguments.live_sessions {
         workload.live_sessions = live_sessions;
     }
+    let default_requests = if arguments.dry_run { DEFAULT_DRY_REQUESTS } else { DEFAULT_REQUESTS };
     let source = WorkloadSource {
         name: preset.name(),
         seed: arguments.seed.unwrap_or(DEFAULT_SEED),
-        request_count: arguments.requests.unwrap_or(DEFAULT_REQUESTS),
+        request_count: arguments.requests.unwrap_or(default_requests),
         live_session_count: workload.live_sessions,
     };
     let generator = Generator::new(workload, source.seed, source.request_count)?;
@@ -101,6 +113,9 @@ fn capacities(
         let capacity = |&chunks| Capacity { percent: None, chunks };
         return Ok(given.map(capacity).collect());
     }
+    if !arguments.engine.host_capacity.is_empty() {
+        return bytes::host_capacities(trace, &arguments.engine);
+    }
     let is_default = arguments.capacity_percent.is_empty();
     let percents =
         if is_default { &DEFAULT_CAPACITY_PERCENTS[..] } else { &arguments.capacity_percent };
@@ -118,21 +133,6 @@ fn capacities(
         return Err(CliError::OneBlock { name: name() });
     }
     Ok(capacities)
-}
-
-fn replay(job: Job) -> Result<Replay, CliError> {
-    let mut replay = Replay::new(job.source, POLICY, &job.trace);
-    let block_uses = job.trace.block_use_count() * job.capacities.len() as u64;
-    let bar = progress::replaying(replay.source.short_name(), block_uses);
-    for Capacity { percent, chunks } in job.capacities {
-        let report = dry_run(&job.trace, chunks, CoreCache::new, |uses| bar.inc(uses));
-        let report = report.map_err(|error| CliError::Cache {
-            name: replay.source.name(),
-            source: error.into(),
-        })?;
-        replay.capacities.push((percent, report));
-    }
-    Ok(replay)
 }
 
 fn print(text: &str) -> Result<(), CliError> {

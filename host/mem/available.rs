@@ -5,7 +5,7 @@
 //! (version 1 and 2). What a control group holds of the page cache counts as free, since it gives
 //! way. Swap counts for nothing: a slab in swap is slower than a miss.
 //!
-//! Called by `region.rs`.
+//! Called by `region.rs` and by the replay, which asks for all it will take at once.
 
 use crate::units::ByteCount;
 use std::fmt;
@@ -59,7 +59,7 @@ const INTERFACES: [Interface; 2] = [
 ];
 
 /// Returns the bytes that can be taken and what bounds them; none where nothing says so.
-pub(super) fn available() -> Option<(ByteCount, MemoryLimit)> {
+pub(crate) fn available() -> Option<(ByteCount, MemoryLimit)> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_available(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = INTERFACES

@@ -18,5 +18,7 @@ pub use available::MemoryLimit;
 pub use region::{Downgrade, PageKind, SlabError};
 pub use slab::{ReadAccess, Slab, SlotMemory, WriteAccess};
 
+#[cfg(feature = "replay")]
+pub(crate) use available::available as available_memory;
 pub(crate) use region::Region;
 pub(crate) use slab::HEADER_BYTES;

@@ -94,6 +94,7 @@ impl DeviceThread {
             self.next_tag += 1;
             let piece = self.piece_for(hop);
             self.flights.insert(tag, Flight { hop, piece, started });
+            self.shared.meters().begin(hop.hop, started);
             let work = self.shared.with_job(hop.transfer, |job| {
                 let chunk = &job.chunks[usize::from(hop.position)];
                 let slot = || self.shared.slot(hop, job.image);
@@ -136,11 +137,14 @@ impl DeviceThread {
 
     /// Turns the device's reports into completions.
     fn take_reports(&mut self) {
+        let now = Instant::now();
         for Finished { tag, outcome } in std::mem::take(&mut self.finished) {
             let Some(flight) = self.flights.remove(&tag) else {
                 continue;
             };
             let hop = flight.hop;
+            let moved = (outcome == Outcome::Done).then(|| self.shared.bytes_of(hop));
+            self.shared.meters().end(hop.hop, flight.started, now, moved);
             let is_first = matches!(hop.hop, Hop::Pack | Hop::InLink);
             if is_first && outcome == Outcome::Done {
                 self.held.insert((hop.transfer, hop.position), flight.piece);

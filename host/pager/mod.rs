@@ -12,6 +12,7 @@
 
 mod config;
 mod device_thread;
+pub(crate) mod metrics;
 mod plan;
 mod shared;
 mod ticket;
@@ -21,6 +22,7 @@ mod transfer;
 mod tests;
 
 pub use config::{OpenError, PagerConfig};
+pub use metrics::{HopTotals, Hops, Latency};
 pub use plan::Plan;
 pub use ticket::{Ticket, TicketReport};
 pub use transfer::{LoadChunks, RequestError, StoreChunks};
@@ -163,6 +165,11 @@ impl Pager {
     /// Returns the core's totals since the pager was opened.
     pub fn counters(&self) -> Counters {
         self.shared.command(|core| core.counters())
+    }
+
+    /// Returns what each hop moved since the pager was opened, and how fast.
+    pub fn hops(&self) -> Hops {
+        self.shared.meters().totals()
     }
 
     /// Returns used and free slots of a group; `None` when there is no such group.

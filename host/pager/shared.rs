@@ -6,9 +6,10 @@
 //! logged, woken, allocated at size, copied or launched. What a command brought about is collected
 //! as [`Effects`] under the lock and run after it.
 
+use super::metrics::HopMeters;
 use super::ticket::TicketState;
 use crate::core::{
-    Action, Completion, Core, HopRequest, KEY_COUNT_MAX, PlanId, Refused, Stage, TransferId,
+    Action, Completion, Core, Hop, HopRequest, KEY_COUNT_MAX, PlanId, Refused, Stage, TransferId,
 };
 use crate::device::{ChunkBlocks, Device};
 use crate::layout::{Layout, Packing};
@@ -40,6 +41,7 @@ pub(super) struct Shared {
     dropped: Mutex<Receiver<PlanId>>,
     origin: Instant,
     process: u32,
+    meters: Mutex<HopMeters>,
     is_closing: AtomicBool,
     is_device_lost: AtomicBool,
 }
@@ -117,6 +119,7 @@ impl Shared {
             dropped: Mutex::new(dropped),
             origin: Instant::now(),
             process: std::process::id(),
+            meters: Mutex::new(HopMeters::new()),
             is_closing: AtomicBool::new(false),
             is_device_lost: AtomicBool::new(false),
         }
@@ -284,6 +287,22 @@ impl Shared {
     /// Whether any transfer is under way.
     pub(super) fn is_busy(&self) -> bool {
         !lock(&self.jobs).is_empty()
+    }
+
+    /// The account of the hops, under a lock of its own that is taken with no other.
+    pub(super) fn meters(&self) -> MutexGuard<'_, HopMeters> {
+        lock(&self.meters)
+    }
+
+    /// Returns the bytes that a hop of a whole chunk moves.
+    pub(super) fn bytes_of(&self, hop: HopRequest) -> ByteCount {
+        let packing = &self.packings[usize::from(hop.group.get())];
+        match hop.hop {
+            Hop::Pack | Hop::Unpack => {
+                ByteCount::new(packing.payload().get() - packing.padding().get())
+            }
+            Hop::OutLink | Hop::InLink => packing.slot(),
+        }
     }
 
     /// Returns the chunk's place in its group's slab.

@@ -1,6 +1,7 @@
-//! What a cache must do to be replayed against.
+//! What a cache must do to be replayed against, and the keys it sees.
 
-use super::request::Request;
+use super::request::{BlockNumber, Request};
+use crate::key::Key;
 use crate::units::{BlockCount, ChunkCount};
 
 /// What one request did to a cache.
@@ -24,4 +25,9 @@ pub trait ChunkCache {
     ///
     /// When the cache is broken; the replay ends.
     fn run(&mut self, request: &Request) -> Result<RequestOutcome, Self::Error>;
+}
+
+/// Returns the key of a trace block: the trace's own name for it, one to one.
+pub(super) fn key_of(request: &Request, block: BlockNumber) -> Key {
+    Key::from_u128(u128::from(request.scope().get()) << 64 | u128::from(block.get()))
 }

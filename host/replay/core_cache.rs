@@ -4,8 +4,8 @@
 //! command for every 64 missing chunks, each hop completed at once, then the plan is dropped. What
 //! differs from production is that no byte moves and nothing waits. Called by the dry run.
 
-use super::cache::{ChunkCache, RequestOutcome};
-use super::request::{BlockNumber, Request};
+use super::cache::{ChunkCache, RequestOutcome, key_of};
+use super::request::Request;
 use crate::core::{
     Action, ConfigError, Core, CoreConfig, GroupConfig, GroupKeys, KEY_COUNT_MAX, Lookup,
     LookupError, PrefixHit, Refused, Room, Stage, StoreRequest,
@@ -113,11 +113,6 @@ impl CoreCache {
             }
         }
     }
-}
-
-/// The key of a trace block: the trace's own name for it, one to one.
-fn key_of(request: &Request, block: BlockNumber) -> Key {
-    Key::from_u128(u128::from(request.scope().get()) << 64 | u128::from(block.get()))
 }
 
 impl ChunkCache for CoreCache {

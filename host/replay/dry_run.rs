@@ -114,7 +114,7 @@ impl CapacityReport {
     clippy::cast_precision_loss,
     reason = "for people and reports; counts below 2^53 are exact"
 )]
-fn ratio(count: u64, total: u64) -> f64 {
+pub(super) fn ratio(count: u64, total: u64) -> f64 {
     if total == 0 {
         return 0.0;
     }

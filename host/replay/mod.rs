@@ -1,9 +1,10 @@
-//! Request traces and seeded workloads, replayed through a cache of chunks, metadata only.
+//! Request traces and seeded workloads, replayed through a cache of chunks or with real bytes.
 //!
 //! A [`Trace`] is a list of [`Request`]s, each a list of trace blocks. Traces are read from JSON
 //! lines ([`Trace::read`] describes the three shapes) or come from a seeded [`Generator`].
 //! [`dry_run`] runs one through any [`ChunkCache`], once per capacity, and counts hits and
 //! evictions; no KV byte moves. [`ReferenceLru`] is the plain cache that others are held to.
+//! [`replay_bytes`] runs one through a pager, with every byte of KV written, moved and compared.
 //!
 //! Rule of a dry run: one trace block is one chunk, requests run in file order from a cold start,
 //! a request hits the longest run of cached chunks from its first, and then all its chunks are
@@ -26,6 +27,7 @@
 //! Invariant of every trace: in one scope a number stands for its block and everything before it,
 //! so equal numbers mean equal prefixes. Called by the `kvtide` program and by tests.
 
+mod bytes;
 mod cache;
 mod core_cache;
 mod dry_run;
@@ -40,6 +42,10 @@ mod trace;
 mod unique;
 mod workload;
 
+pub use bytes::{
+    ByteReplayError, ByteReport, BytesPerTokenError, EngineConfig, EngineSizes, FailureCounts,
+    Geometry, UnknownGeometry, WrongByte, replay_bytes,
+};
 pub use cache::{ChunkCache, RequestOutcome};
 pub use core_cache::{CoreCache, CoreCacheError};
 pub use dry_run::{

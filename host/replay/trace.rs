@@ -7,6 +7,7 @@ use super::error::TraceError;
 use super::json::{self, Line};
 use super::request::{Request, Scope};
 use super::unique::UniqueBlocks;
+use crate::units::BlockCount;
 use std::io::{BufRead, Read};
 
 /// Most requests a trace may have: 16 Mi.
@@ -97,6 +98,21 @@ impl Trace {
     /// Returns the unique blocks.
     pub fn unique_blocks(&self) -> &UniqueBlocks {
         &self.unique_blocks
+    }
+
+    /// Returns the most blocks that a request has.
+    pub fn longest_request(&self) -> BlockCount {
+        self.requests.iter().map(Request::block_count).max().unwrap_or_default()
+    }
+
+    /// Keeps the first `request_count` requests, or all if there are fewer.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceError::NoRequests`] when none is to be kept.
+    pub fn truncated(mut self, request_count: u64) -> Result<Self, TraceError> {
+        self.requests.truncate(usize::try_from(request_count).unwrap_or(usize::MAX));
+        Self::from_requests(self.requests)
     }
 
     /// Returns how many blocks the requests use, each use counted.

@@ -1,4 +1,7 @@
-//! The `kvtide` program, run as a person or a script runs it.
+//! The `kvtide` program, run as a person or a script runs it. What concerns real bytes is in
+//! `bytes.rs`.
+
+mod bytes;
 
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde_json::{Value, json};
@@ -11,8 +14,6 @@ use std::process::{Command, Output, Stdio};
 const TRACE: &str = r#"{"timestamp": 0, "input_length": 6, "output_length": 1, "hash_ids": [1,2,3]}
 {"timestamp": 5, "input_length": 8, "output_length": 1, "hash_runs": [[1, 2], [8, 2]]}
 "#;
-
-const NOTE: &str = "note: this version replays metadata only, as with --dry-run\n";
 
 fn kvtide(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kvtide"));
@@ -218,13 +219,6 @@ fn control_characters_of_a_name_never_reach_the_terminal() {
 }
 
 #[test]
-fn without_dry_run_one_line_says_that_no_bytes_move() {
-    let output = run(&["replay", "--requests", "10", "--capacity-chunks", "10"]);
-    assert!(output.status.success());
-    assert_eq!(text(&output.stderr), NOTE);
-}
-
-#[test]
 fn options_that_cannot_be_meant_are_refused_in_one_line() {
     let percent =
         "give a percentage over 0 and up to 100 with at most 3 decimals, such as 5 or 12.5";
@@ -282,7 +276,6 @@ fn options_without_effect_are_refused_by_name() {
     let cases = [
         ("--workload <WORKLOAD>", "chat"),
         ("--seed <NUMBER>", "1"),
-        ("--requests <COUNT>", "5"),
         ("--live-sessions <COUNT>", "5"),
     ];
     for (option, value) in cases {
@@ -404,9 +397,14 @@ fn help_and_version_are_at_hand() {
     assert!(version.status.success());
     let help = run(&["replay", "--help"]);
     assert!(help.status.success());
-    for word in
-        ["--dry-run", "--capacity-percent", "Examples:", "block_uses_per_second", "hash_runs"]
-    {
+    for word in [
+        "--dry-run",
+        "--geometry",
+        "--capacity-percent",
+        "Examples:",
+        "compared_bytes",
+        "hash_runs",
+    ] {
         assert!(text(&help.stdout).contains(word), "{word}");
     }
     let bare = run(&[]);
