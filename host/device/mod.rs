@@ -1,4 +1,4 @@
-//! Devices: what holds the engine's blocks, packs and unpacks chunks, and copies them over the link.
+//! Devices: what holds the engine's blocks, packs and unpacks chunks, and copies them over a link.
 //!
 //! A [`Device`] runs one hop at a time for each chunk it is given and reports its end. It knows the
 //! engine's layout; it knows nothing of keys being stored, slots being evicted or who waits.
@@ -122,8 +122,8 @@ pub enum Work {
     /// Build the slot image in the piece: zeros in the header page but for the sealed sums,
     /// fragments, zeros in all padding.
     Pack(ChunkBlocks),
-    /// Copy the image from the piece to the slot. Fails for a slot of another length than the image:
-    /// more would carry what an earlier chunk left in the piece.
+    /// Copy the image from the piece to the slot. Fails for a slot of another length than the
+    /// image: more would carry what an earlier chunk left in the piece.
     OutLink {
         /// The slot, as long as the image.
         slot: SlotMemory,

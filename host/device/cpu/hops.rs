@@ -11,7 +11,7 @@
 
 use super::CpuConfig;
 use super::image::{GroupImages, matches_sums};
-use super::kernels;
+use super::kernels::Level;
 use super::memory::DeviceMemory;
 use super::queue::{Point, Queue};
 use super::reports::Reports;
@@ -42,6 +42,7 @@ pub(super) const fn thread_name(hop: Hop) -> &'static str {
 /// What the device's threads share.
 #[derive(Debug)]
 pub(super) struct Shared {
+    level: Level,
     groups: Vec<GroupImages>,
     blocks: BlockMemory,
     pub(super) out_ring: Ring,
@@ -62,6 +63,7 @@ impl Shared {
         let piece = groups.iter().map(GroupImages::image_max).max();
         let piece = piece.expect("a layout has at least one group");
         Ok(Self {
+            level: Level::detect(),
             groups,
             blocks,
             out_ring: Ring::new(config.out_pieces, piece, config)?,
@@ -159,7 +161,7 @@ impl Shared {
             // SAFETY: the blocks lie in memory that `self.blocks` holds, which nobody writes now;
             // or the engine answers for them by the contract of `open_foreign`.
             unsafe {
-                group.pack(chunk, &packing, access.payload())
+                group.pack(self.level, chunk, &packing, access.payload())
             }
         });
         memory.write_header(0, &header);
@@ -172,12 +174,12 @@ impl Shared {
         if !self.out_ring.holds(piece, slot.length()) {
             return Outcome::Failed;
         }
-        copy_image(slot, &self.out_ring.piece(piece, slot.length()))
+        copy_image(self.level, slot, &self.out_ring.piece(piece, slot.length()))
     }
 
     fn in_link(&self, piece: PieceIndex, slot: &SlotMemory) -> Outcome {
         self.in_ring.forget(piece);
-        let outcome = copy_image(&self.in_ring.piece(piece, slot.length()), slot);
+        let outcome = copy_image(self.level, &self.in_ring.piece(piece, slot.length()), slot);
         if outcome == Outcome::Done {
             self.in_ring.remember(piece, slot.length());
         }
@@ -194,7 +196,7 @@ impl Shared {
         let Some(access) = memory.read() else { return Outcome::Failed };
         let mut header = [0; HEADER_BYTES];
         memory.read_header(0, &mut header);
-        if !matches_sums(chunk.key, &packing, &header, access.payload()) {
+        if !matches_sums(self.level, chunk.key, &packing, &header, access.payload()) {
             return Outcome::Mismatch;
         }
         self.blocks.while_written(|| {
@@ -202,7 +204,7 @@ impl Shared {
             // SAFETY: the blocks lie in memory that `self.blocks` holds, which nobody else touches
             // now; or the engine answers for them by the contract of `open_foreign`.
             unsafe {
-                group.scatter(chunk, &packing, access.payload());
+                group.scatter(self.level, chunk, &packing, access.payload());
             }
         });
         Outcome::Done
@@ -218,14 +220,14 @@ impl Shared {
 }
 
 /// Copies an image between two slots of the same length; fails when one of them is in use.
-fn copy_image(target: &SlotMemory, source: &SlotMemory) -> Outcome {
+fn copy_image(level: Level, target: &SlotMemory, source: &SlotMemory) -> Outcome {
     let (Some(mut target_access), Some(source_access)) = (target.write(), source.read()) else {
         return Outcome::Failed;
     };
     let mut header = [0; HEADER_BYTES];
     source.read_header(0, &mut header);
     target.write_header(0, &header);
-    kernels::copy(target_access.payload(), source_access.payload());
+    level.copy(target_access.payload(), source_access.payload());
     Outcome::Done
 }
 

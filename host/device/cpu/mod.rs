@@ -10,7 +10,7 @@
 //! | `reports.rs` | the ends of operations, on their way to the pager |
 //! | `queue.rs` | in-order queues that wait for points in other queues |
 //! | `image.rs` | slot images: packed out of blocks, verified and unpacked into them |
-//! | `kernels.rs` | copies and sums over bytes |
+//! | `kernels/` | copies and sums over bytes, as fast as this CPU can |
 //!
 //! Each hop is an in-order queue with a thread of its own that sleeps when idle, so the four hops
 //! overlap as they do on a GPU.
@@ -23,6 +23,10 @@
 mod fixture;
 mod hops;
 mod image;
+#[cfg(feature = "testing")]
+pub mod kernels;
+#[cfg(not(feature = "testing"))]
+#[expect(unreachable_pub, reason = "public with the testing feature")]
 mod kernels;
 mod memory;
 mod queue;
