@@ -10,6 +10,8 @@
 //! Called by the device, from its callers' threads and from its own.
 
 use super::CpuConfig;
+#[cfg(any(test, feature = "testing"))]
+use super::faults::Faults;
 use super::image::{GroupImages, matches_sums};
 use super::kernels::Level;
 use super::memory::DeviceMemory;
@@ -28,6 +30,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The hops, in the order of their queues.
 pub(super) const HOPS: [Hop; 4] = [Hop::Pack, Hop::OutLink, Hop::InLink, Hop::Unpack];
+
+impl Hop {
+    /// Returns the hop's place in [`HOPS`].
+    pub(super) const fn index(self) -> usize {
+        match self {
+            Self::Pack => 0,
+            Self::OutLink => 1,
+            Self::InLink => 2,
+            Self::Unpack => 3,
+        }
+    }
+}
 
 /// Returns the name of a hop's thread.
 pub(super) const fn thread_name(hop: Hop) -> &'static str {
@@ -50,6 +64,8 @@ pub(super) struct Shared {
     queues: [Arc<Queue<Operation>>; 4],
     pub(super) reports: Reports,
     pub(super) events: Arc<Events>,
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) faults: Faults,
 }
 
 impl Shared {
@@ -71,6 +87,8 @@ impl Shared {
             queues: HOPS.map(|_| Queue::new()),
             reports: Reports::default(),
             events: Arc::default(),
+            #[cfg(any(test, feature = "testing"))]
+            faults: Faults::default(),
         })
     }
 
@@ -88,19 +106,19 @@ impl Shared {
     }
 
     fn queue(&self, hop: Hop) -> &Arc<Queue<Operation>> {
-        match hop {
-            Hop::Pack => &self.queues[0],
-            Hop::OutLink => &self.queues[1],
-            Hop::InLink => &self.queues[2],
-            Hop::Unpack => &self.queues[3],
-        }
+        &self.queues[hop.index()]
     }
 
     /// Runs a hop's operations until the device is abandoned.
     pub(super) fn serve(&self, hop: Hop) {
         while let Some(operation) = self.queue(hop).next() {
+            #[cfg(any(test, feature = "testing"))]
+            let outcome = self.run_with_faults(&operation);
+            #[cfg(not(any(test, feature = "testing")))]
+            let outcome = self.run(&operation);
             let tag = operation.tag;
-            let outcome = self.run(operation);
+            // Before the report: whoever reads it may use the memory anew.
+            drop(operation);
             self.reports.add(Finished { tag, outcome });
         }
     }
@@ -140,13 +158,13 @@ impl Shared {
         &self.groups[usize::from(group.get())]
     }
 
-    fn run(&self, operation: Operation) -> Outcome {
-        let Operation { piece, work, .. } = operation;
-        match work {
-            Work::Pack(chunk) => self.pack(piece, &chunk),
-            Work::OutLink { slot } => self.out_link(piece, &slot),
-            Work::InLink { slot } => self.in_link(piece, &slot),
-            Work::Unpack(chunk) => self.unpack(piece, &chunk),
+    pub(super) fn run(&self, operation: &Operation) -> Outcome {
+        let piece = operation.piece;
+        match &operation.work {
+            Work::Pack(chunk) => self.pack(piece, chunk),
+            Work::OutLink { slot } => self.out_link(piece, slot),
+            Work::InLink { slot } => self.in_link(piece, slot),
+            Work::Unpack(chunk) => self.unpack(piece, chunk),
         }
     }
 
@@ -213,6 +231,8 @@ impl Shared {
     /// Ends all queues. What runs goes on to its end, unreported: it holds the memory it touches.
     pub(super) fn abandon(&self) {
         self.reports.abandon();
+        #[cfg(any(test, feature = "testing"))]
+        self.faults.abandon();
         for queue in &self.queues {
             queue.close();
         }
@@ -289,22 +309,32 @@ impl Ring {
         self.pieces.slot(SlotIndex::new(piece.get()), length)
     }
 
-    fn image(&self, piece: PieceIndex) -> &AtomicU64 {
+    /// Returns the memory of the image in the piece, or of all of it without one.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn image(&self, piece: PieceIndex) -> SlotMemory {
+        let length = match self.image_length(piece).load(Ordering::Acquire) {
+            0 => self.pieces.slot_bytes(),
+            length => ByteCount::new(length),
+        };
+        self.piece(piece, length)
+    }
+
+    fn image_length(&self, piece: PieceIndex) -> &AtomicU64 {
         &self.images[piece.get() as usize]
     }
 
     /// Notes that the piece holds no whole image.
     fn forget(&self, piece: PieceIndex) {
-        self.image(piece).store(0, Ordering::Release);
+        self.image_length(piece).store(0, Ordering::Release);
     }
 
     /// Notes that the piece holds an image of `length` bytes.
     fn remember(&self, piece: PieceIndex, length: ByteCount) {
-        self.image(piece).store(length.get(), Ordering::Release);
+        self.image_length(piece).store(length.get(), Ordering::Release);
     }
 
     /// Whether the piece holds an image of exactly `length` bytes.
     fn holds(&self, piece: PieceIndex, length: ByteCount) -> bool {
-        self.image(piece).load(Ordering::Acquire) == length.get()
+        self.image_length(piece).load(Ordering::Acquire) == length.get()
     }
 }

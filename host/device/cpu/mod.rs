@@ -10,6 +10,7 @@
 //! | `reports.rs` | the ends of operations, on their way to the pager |
 //! | `queue.rs` | in-order queues that wait for points in other queues |
 //! | `image.rs` | slot images: packed out of blocks, verified and unpacked into them |
+//! | `faults.rs` | faults on demand, with the `testing` feature |
 //! | `kernels/` | copies and sums over bytes, as fast as this CPU can |
 //!
 //! Each hop is an in-order queue with a thread of its own that sleeps when idle, so the four hops
@@ -19,6 +20,8 @@
 //! it ended; an operation holds all memory that it touches; dropping the device ends its threads,
 //! whatever the engine's events do.
 
+#[cfg(any(test, feature = "testing"))]
+mod faults;
 #[cfg(test)]
 mod fixture;
 mod hops;
@@ -35,6 +38,8 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(test, feature = "testing"))]
+pub use faults::Fault;
 pub use memory::DeviceMemory;
 pub use stream::CpuStream;
 

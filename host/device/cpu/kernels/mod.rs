@@ -72,6 +72,7 @@ enum Order {
 
 /// One copy out of several.
 #[derive(Clone, Copy)]
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "hints for wide loops"))]
 struct Job<'bytes> {
     source: &'bytes [u8],
     /// What will be read next.
@@ -90,7 +91,7 @@ impl Level {
         let wide =
             [Avx2::detect().map(Instructions::Avx2), Avx512::detect().map(Instructions::Avx512)];
         #[cfg(not(target_arch = "x86_64"))]
-        let wide = [];
+        let wide: [Option<Instructions>; 0] = [];
         portable.into_iter().chain(wide.into_iter().flatten()).map(Self).collect()
     }
 
