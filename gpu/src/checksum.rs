@@ -25,7 +25,7 @@
 pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Odd multiplier of both rounds of [`mix`].
-const MULTIPLIER: u64 = 0xd6e8_feb8_6659_fd93;
+pub const MULTIPLIER: u64 = 0xd6e8_feb8_6659_fd93;
 
 /// Maps a word to another, one to one, so that close words land far apart.
 ///

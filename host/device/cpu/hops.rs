@@ -10,8 +10,10 @@
 //! Called by the device, from its callers' threads and from its own.
 
 use super::CpuConfig;
+#[cfg(any(test, feature = "testing"))]
+use super::faults::Faults;
 use super::image::{GroupImages, matches_sums};
-use super::kernels;
+use super::kernels::Level;
 use super::memory::DeviceMemory;
 use super::queue::{Point, Queue};
 use super::reports::Reports;
@@ -29,6 +31,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The hops, in the order of their queues.
 pub(super) const HOPS: [Hop; 4] = [Hop::Pack, Hop::OutLink, Hop::InLink, Hop::Unpack];
 
+impl Hop {
+    /// Returns the hop's place in [`HOPS`].
+    pub(super) const fn index(self) -> usize {
+        match self {
+            Self::Pack => 0,
+            Self::OutLink => 1,
+            Self::InLink => 2,
+            Self::Unpack => 3,
+        }
+    }
+}
+
 /// Returns the name of a hop's thread.
 pub(super) const fn thread_name(hop: Hop) -> &'static str {
     match hop {
@@ -42,6 +56,7 @@ pub(super) const fn thread_name(hop: Hop) -> &'static str {
 /// What the device's threads share.
 #[derive(Debug)]
 pub(super) struct Shared {
+    level: Level,
     groups: Vec<GroupImages>,
     blocks: BlockMemory,
     pub(super) out_ring: Ring,
@@ -49,6 +64,8 @@ pub(super) struct Shared {
     queues: [Arc<Queue<Operation>>; 4],
     pub(super) reports: Reports,
     pub(super) events: Arc<Events>,
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) faults: Faults,
 }
 
 impl Shared {
@@ -62,6 +79,7 @@ impl Shared {
         let piece = groups.iter().map(GroupImages::image_max).max();
         let piece = piece.expect("a layout has at least one group");
         Ok(Self {
+            level: Level::detect(),
             groups,
             blocks,
             out_ring: Ring::new(config.out_pieces, piece, config)?,
@@ -69,6 +87,8 @@ impl Shared {
             queues: HOPS.map(|_| Queue::new()),
             reports: Reports::default(),
             events: Arc::default(),
+            #[cfg(any(test, feature = "testing"))]
+            faults: Faults::default(),
         })
     }
 
@@ -86,19 +106,19 @@ impl Shared {
     }
 
     fn queue(&self, hop: Hop) -> &Arc<Queue<Operation>> {
-        match hop {
-            Hop::Pack => &self.queues[0],
-            Hop::OutLink => &self.queues[1],
-            Hop::InLink => &self.queues[2],
-            Hop::Unpack => &self.queues[3],
-        }
+        &self.queues[hop.index()]
     }
 
     /// Runs a hop's operations until the device is abandoned.
     pub(super) fn serve(&self, hop: Hop) {
         while let Some(operation) = self.queue(hop).next() {
+            #[cfg(any(test, feature = "testing"))]
+            let outcome = self.run_with_faults(&operation);
+            #[cfg(not(any(test, feature = "testing")))]
+            let outcome = self.run(&operation);
             let tag = operation.tag;
-            let outcome = self.run(operation);
+            // Before the report: whoever reads it may use the memory anew.
+            drop(operation);
             self.reports.add(Finished { tag, outcome });
         }
     }
@@ -138,13 +158,13 @@ impl Shared {
         &self.groups[usize::from(group.get())]
     }
 
-    fn run(&self, operation: Operation) -> Outcome {
-        let Operation { piece, work, .. } = operation;
-        match work {
-            Work::Pack(chunk) => self.pack(piece, &chunk),
-            Work::OutLink { slot } => self.out_link(piece, &slot),
-            Work::InLink { slot } => self.in_link(piece, &slot),
-            Work::Unpack(chunk) => self.unpack(piece, &chunk),
+    pub(super) fn run(&self, operation: &Operation) -> Outcome {
+        let piece = operation.piece;
+        match &operation.work {
+            Work::Pack(chunk) => self.pack(piece, chunk),
+            Work::OutLink { slot } => self.out_link(piece, slot),
+            Work::InLink { slot } => self.in_link(piece, slot),
+            Work::Unpack(chunk) => self.unpack(piece, chunk),
         }
     }
 
@@ -159,7 +179,7 @@ impl Shared {
             // SAFETY: the blocks lie in memory that `self.blocks` holds, which nobody writes now;
             // or the engine answers for them by the contract of `open_foreign`.
             unsafe {
-                group.pack(chunk, &packing, access.payload())
+                group.pack(self.level, chunk, &packing, access.payload())
             }
         });
         memory.write_header(0, &header);
@@ -172,12 +192,12 @@ impl Shared {
         if !self.out_ring.holds(piece, slot.length()) {
             return Outcome::Failed;
         }
-        copy_image(slot, &self.out_ring.piece(piece, slot.length()))
+        copy_image(self.level, slot, &self.out_ring.piece(piece, slot.length()))
     }
 
     fn in_link(&self, piece: PieceIndex, slot: &SlotMemory) -> Outcome {
         self.in_ring.forget(piece);
-        let outcome = copy_image(&self.in_ring.piece(piece, slot.length()), slot);
+        let outcome = copy_image(self.level, &self.in_ring.piece(piece, slot.length()), slot);
         if outcome == Outcome::Done {
             self.in_ring.remember(piece, slot.length());
         }
@@ -194,7 +214,7 @@ impl Shared {
         let Some(access) = memory.read() else { return Outcome::Failed };
         let mut header = [0; HEADER_BYTES];
         memory.read_header(0, &mut header);
-        if !matches_sums(chunk.key, &packing, &header, access.payload()) {
+        if !matches_sums(self.level, chunk.key, &packing, &header, access.payload()) {
             return Outcome::Mismatch;
         }
         self.blocks.while_written(|| {
@@ -202,7 +222,7 @@ impl Shared {
             // SAFETY: the blocks lie in memory that `self.blocks` holds, which nobody else touches
             // now; or the engine answers for them by the contract of `open_foreign`.
             unsafe {
-                group.scatter(chunk, &packing, access.payload());
+                group.scatter(self.level, chunk, &packing, access.payload());
             }
         });
         Outcome::Done
@@ -211,6 +231,8 @@ impl Shared {
     /// Ends all queues. What runs goes on to its end, unreported: it holds the memory it touches.
     pub(super) fn abandon(&self) {
         self.reports.abandon();
+        #[cfg(any(test, feature = "testing"))]
+        self.faults.abandon();
         for queue in &self.queues {
             queue.close();
         }
@@ -218,14 +240,14 @@ impl Shared {
 }
 
 /// Copies an image between two slots of the same length; fails when one of them is in use.
-fn copy_image(target: &SlotMemory, source: &SlotMemory) -> Outcome {
+fn copy_image(level: Level, target: &SlotMemory, source: &SlotMemory) -> Outcome {
     let (Some(mut target_access), Some(source_access)) = (target.write(), source.read()) else {
         return Outcome::Failed;
     };
     let mut header = [0; HEADER_BYTES];
     source.read_header(0, &mut header);
     target.write_header(0, &header);
-    kernels::copy(target_access.payload(), source_access.payload());
+    level.copy(target_access.payload(), source_access.payload());
     Outcome::Done
 }
 
@@ -287,22 +309,32 @@ impl Ring {
         self.pieces.slot(SlotIndex::new(piece.get()), length)
     }
 
-    fn image(&self, piece: PieceIndex) -> &AtomicU64 {
+    /// Returns the memory of the image in the piece, or of all of it without one.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn image(&self, piece: PieceIndex) -> SlotMemory {
+        let length = match self.image_length(piece).load(Ordering::Acquire) {
+            0 => self.pieces.slot_bytes(),
+            length => ByteCount::new(length),
+        };
+        self.piece(piece, length)
+    }
+
+    fn image_length(&self, piece: PieceIndex) -> &AtomicU64 {
         &self.images[piece.get() as usize]
     }
 
     /// Notes that the piece holds no whole image.
     fn forget(&self, piece: PieceIndex) {
-        self.image(piece).store(0, Ordering::Release);
+        self.image_length(piece).store(0, Ordering::Release);
     }
 
     /// Notes that the piece holds an image of `length` bytes.
     fn remember(&self, piece: PieceIndex, length: ByteCount) {
-        self.image(piece).store(length.get(), Ordering::Release);
+        self.image_length(piece).store(length.get(), Ordering::Release);
     }
 
     /// Whether the piece holds an image of exactly `length` bytes.
     fn holds(&self, piece: PieceIndex, length: ByteCount) -> bool {
-        self.image(piece).load(Ordering::Acquire) == length.get()
+        self.image_length(piece).load(Ordering::Acquire) == length.get()
     }
 }

@@ -10,7 +10,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::kernels;
+use super::kernels::{Level, Sum};
 use crate::device::{ChunkBlocks, DeviceError, HEADER_SUMS_OFFSET_BYTES, Misuse};
 use crate::key::Key;
 use crate::layout::{Group, Packing, Part};
@@ -118,6 +118,7 @@ impl GroupImages {
     /// Every fragment of the chunk's blocks is valid for reads, and nobody writes it meanwhile.
     pub(super) unsafe fn pack(
         &self,
+        level: Level,
         chunk: &ChunkBlocks,
         packing: &Packing,
         payload: &mut [u8],
@@ -127,7 +128,7 @@ impl GroupImages {
         for (part, sealed) in packing.parts().iter().zip(sums) {
             let bytes = &mut payload[length(part.offset())..][..length(part.length())];
             // SAFETY: the caller answers for the fragments.
-            let sum = unsafe { self.pack_part(chunk, packing, part, bytes) };
+            let sum = unsafe { self.pack_part(level, chunk, part, bytes) };
             *sealed = seal(sum, chunk.key.low_u64()).to_le_bytes();
         }
         header
@@ -140,26 +141,20 @@ impl GroupImages {
     /// As of [`GroupImages::pack`].
     unsafe fn pack_part(
         &self,
+        level: Level,
         chunk: &ChunkBlocks,
-        packing: &Packing,
         part: &Part,
         bytes: &mut [u8],
     ) -> u64 {
-        let mut rest = bytes;
-        let mut index = part.offset().get() / WORD_BYTES as u64;
-        let mut sum = 0_u64;
-        for plane in part.planes() {
-            let stride = length(packing.fragment_stride(plane));
-            for &block in &chunk.blocks {
-                let target = rest.split_off_mut(..stride).expect("the part holds its fragments");
+        let (summed, padding) = bytes.split_at_mut(length(part.summed()));
+        let fragments = part.planes().flat_map(|plane| {
+            chunk.blocks.iter().map(move |&block| {
                 // SAFETY: the caller answers for the fragments of checked blocks.
-                let source = unsafe { self.fragment(plane, block) };
-                sum = sum.wrapping_add(kernels::copy_and_sum(target, source, index));
-                index += (stride / WORD_BYTES) as u64;
-            }
-        }
-        rest.fill(0);
-        sum
+                unsafe { self.fragment(plane, block) }
+            })
+        });
+        padding.fill(0);
+        level.gather(Sum::Words, summed, part.offset().get() / WORD_BYTES as u64, fragments)
     }
 
     /// Writes the fragments of a checked chunk out of its payload.
@@ -168,18 +163,23 @@ impl GroupImages {
     ///
     /// Every fragment of the chunk's blocks is valid for writes, and nobody else touches it
     /// meanwhile.
-    pub(super) unsafe fn scatter(&self, chunk: &ChunkBlocks, packing: &Packing, payload: &[u8]) {
-        for plane in 0..self.planes.len() {
+    pub(super) unsafe fn scatter(
+        &self,
+        level: Level,
+        chunk: &ChunkBlocks,
+        packing: &Packing,
+        payload: &[u8],
+    ) {
+        level.scatter((0..self.planes.len()).flat_map(|plane| {
             let stride = length(packing.fragment_stride(plane));
             let packed = &payload[length(packing.plane_offset(plane))..];
-            for (&block, source) in chunk.blocks.iter().zip(packed.chunks_exact(stride)) {
-                if block != BlockId::SKIP {
-                    // SAFETY: the caller answers for the fragments of checked blocks.
-                    let target = unsafe { self.fragment_mut(plane, block) };
-                    kernels::copy(target, &source[..target.len()]);
-                }
-            }
-        }
+            let blocks = chunk.blocks.iter().zip(packed.chunks_exact(stride));
+            blocks.filter(|&(&block, _)| block != BlockId::SKIP).map(move |(&block, source)| {
+                // SAFETY: the caller answers for the fragments of checked blocks.
+                let target = unsafe { self.fragment_mut(plane, block) };
+                (&source[..target.len()], target)
+            })
+        }));
     }
 
     /// Returns a block's fragment to read.
@@ -207,11 +207,17 @@ impl GroupImages {
 }
 
 /// Whether every part of a payload matches its sum in the header page, sealed with the key.
-pub(super) fn matches_sums(key: Key, packing: &Packing, header: &Header, payload: &[u8]) -> bool {
+pub(super) fn matches_sums(
+    level: Level,
+    key: Key,
+    packing: &Packing,
+    header: &Header,
+    payload: &[u8],
+) -> bool {
     let sums = header[SUMS_OFFSET..].as_chunks::<WORD_BYTES>().0;
     packing.parts().iter().zip(sums).all(|(part, sealed)| {
         let bytes = &payload[length(part.offset())..][..length(part.summed())];
-        let sum = kernels::sum(bytes, part.offset().get() / WORD_BYTES as u64);
+        let sum = level.sum(bytes, part.offset().get() / WORD_BYTES as u64);
         seal(sum, key.low_u64()) == u64::from_le_bytes(*sealed)
     })
 }

@@ -10,7 +10,8 @@
 //! | `reports.rs` | the ends of operations, on their way to the pager |
 //! | `queue.rs` | in-order queues that wait for points in other queues |
 //! | `image.rs` | slot images: packed out of blocks, verified and unpacked into them |
-//! | `kernels.rs` | copies and sums over bytes |
+//! | `faults.rs` | faults on demand, with the `testing` feature |
+//! | `kernels/` | copies and sums over bytes, as fast as this CPU can |
 //!
 //! Each hop is an in-order queue with a thread of its own that sleeps when idle, so the four hops
 //! overlap as they do on a GPU.
@@ -19,10 +20,16 @@
 //! it ended; an operation holds all memory that it touches; dropping the device ends its threads,
 //! whatever the engine's events do.
 
+#[cfg(any(test, feature = "testing"))]
+mod faults;
 #[cfg(test)]
 mod fixture;
 mod hops;
 mod image;
+#[cfg(feature = "testing")]
+pub mod kernels;
+#[cfg(not(feature = "testing"))]
+#[expect(unreachable_pub, reason = "public with the testing feature")]
 mod kernels;
 mod memory;
 mod queue;
@@ -31,6 +38,8 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(test, feature = "testing"))]
+pub use faults::Fault;
 pub use memory::DeviceMemory;
 pub use stream::CpuStream;
 

@@ -1,7 +1,8 @@
 //! The CPU device: what it promises the pager and the engine, over real threads.
 
 use super::fixture::{Shape, bytes_of, chunk, expected_image, noise};
-use super::{CpuConfig, CpuDevice, DeviceMemory};
+use super::{CpuConfig, CpuDevice, DeviceMemory, Fault};
+use crate::core::Hop;
 use crate::device::{
     ChunkBlocks, Device, DeviceError, EventHandle, Finished, Misuse, Operation, Outcome,
     PieceIndex, Ready, Work,
@@ -446,4 +447,64 @@ fn a_ring_without_pieces_is_refused() {
 fn an_access_past_the_device_memory_panics() {
     let memory = DeviceMemory::allocate(ByteCount::new(64)).expect("one page");
     memory.read(62, &mut [0; 3]);
+}
+
+#[test]
+fn a_planned_failure_hits_that_operation_and_no_other() {
+    let rig = Rig::new();
+    rig.device.inject(Hop::Pack, 1, Fault::Fail);
+    rig.device.inject(Hop::OutLink, 0, Fault::Fail);
+    assert_eq!(rig.run(0, Work::Pack(chunk(7, &[0]))), Outcome::Done);
+    assert_eq!(rig.run(1, Work::Pack(chunk(7, &[0]))), Outcome::Failed);
+    assert_eq!(rig.run(1, Work::Pack(chunk(7, &[0]))), Outcome::Done);
+    assert_eq!(rig.device.begun(Hop::Pack), 3);
+    assert_eq!(rig.run(0, Work::OutLink { slot: rig.slot(0, 1) }), Outcome::Failed);
+    assert_eq!(rig.run(0, Work::OutLink { slot: rig.slot(0, 1) }), Outcome::Done);
+    rig.device.inject(Hop::InLink, 0, Fault::Fail);
+    assert_eq!(rig.run(0, Work::InLink { slot: rig.slot(0, 1) }), Outcome::Failed);
+    assert_eq!(rig.run(0, Work::InLink { slot: rig.slot(0, 1) }), Outcome::Done);
+    rig.device.inject(Hop::Unpack, 0, Fault::Fail);
+    let before = bytes_of(&rig.memory);
+    assert_eq!(rig.run(0, Work::Unpack(chunk(7, &[1]))), Outcome::Failed);
+    assert_eq!(bytes_of(&rig.memory), before);
+    assert_eq!(rig.run(0, Work::Unpack(chunk(7, &[1]))), Outcome::Done);
+}
+
+#[test]
+fn corruption_on_any_hop_is_a_mismatch() {
+    for hop in [Hop::Pack, Hop::OutLink, Hop::InLink, Hop::Unpack] {
+        let rig = Rig::new();
+        rig.device.inject(hop, 0, Fault::Corrupt { payload_byte: 700 });
+        rig.store(0, chunk(7, &[0, 1]));
+        let before = bytes_of(&rig.memory);
+        assert_eq!(rig.load(0, chunk(7, &[2, 3])), Outcome::Mismatch, "{hop:?}");
+        assert_eq!(bytes_of(&rig.memory), before, "{hop:?}");
+        rig.store(0, chunk(7, &[0, 1]));
+        assert_eq!(rig.load(0, chunk(7, &[2, 3])), Outcome::Done, "{hop:?}");
+    }
+}
+
+#[test]
+fn a_slow_operation_keeps_its_place_in_the_order() {
+    let rig = Rig::new();
+    rig.device.inject(Hop::Pack, 0, Fault::Slow(Duration::from_millis(5)));
+    let packs =
+        (0..4).map(|tag| operation(tag, u32::from(tag % 2 == 1), Work::Pack(chunk(7, &[0]))));
+    rig.device.submit(packs.collect()).expect("taken in");
+    let tags: Vec<u64> = rig.finish(4).iter().map(|finished| finished.tag).collect();
+    assert_eq!(tags, [0, 1, 2, 3]);
+}
+
+#[test]
+fn an_operation_that_never_ends_ends_with_the_device() {
+    let rig = Rig::new();
+    rig.device.inject(Hop::Pack, 0, Fault::Hang);
+    rig.submit(1, 0, Work::Pack(chunk(7, &[0])));
+    rig.submit(2, 1, Work::Pack(chunk(7, &[0])));
+    // Other hops go on.
+    assert_eq!(rig.run(0, Work::InLink { slot: rig.slot(0, 1) }), Outcome::Done);
+    rig.device.abandon();
+    let mut finished = Vec::new();
+    rig.device.poll(&mut finished);
+    assert_eq!(finished, []);
 }

@@ -6,6 +6,7 @@ use crate::device::cpu::DeviceMemory;
 use crate::device::cpu::fixture::{
     Shape, bytes_of, chunk, expected_image, expected_memory, noise, packing, shapes,
 };
+use crate::device::cpu::kernels::Level;
 use crate::device::{ChunkBlocks, Misuse};
 use crate::key::Key;
 use crate::layout::{Group, Layout};
@@ -40,23 +41,23 @@ impl Cache {
     }
 
     /// Packs into a piece that an earlier chunk left full of `stale` bytes.
-    fn pack(&self, chunk: &ChunkBlocks, stale: u8) -> Vec<u8> {
+    fn pack(&self, level: Level, chunk: &ChunkBlocks, stale: u8) -> Vec<u8> {
         let packing = packing(self.group(), chunk);
         let mut payload = vec![stale; usize::try_from(packing.payload().get()).expect("small")];
         // SAFETY: the blocks lie in `self.memory`, which only this thread uses.
-        let header = unsafe { self.images.pack(chunk, &packing, &mut payload) };
+        let header = unsafe { self.images.pack(level, chunk, &packing, &mut payload) };
         [&header[..], &payload].concat()
     }
 
-    fn matches(&self, chunk: &ChunkBlocks, image: &[u8]) -> bool {
+    fn matches(&self, level: Level, chunk: &ChunkBlocks, image: &[u8]) -> bool {
         let (header, payload) = image.split_first_chunk::<HEADER_BYTES>().expect("an image");
-        matches_sums(chunk.key, &packing(self.group(), chunk), header, payload)
+        matches_sums(level, chunk.key, &packing(self.group(), chunk), header, payload)
     }
 
-    fn scatter(&self, chunk: &ChunkBlocks, image: &[u8]) {
+    fn scatter(&self, level: Level, chunk: &ChunkBlocks, image: &[u8]) {
         let packing = packing(self.group(), chunk);
         // SAFETY: the blocks lie in `self.memory`, which only this thread uses.
-        unsafe { self.images.scatter(chunk, &packing, &image[HEADER_BYTES..]) }
+        unsafe { self.images.scatter(level, chunk, &packing, &image[HEADER_BYTES..]) }
     }
 }
 
@@ -79,11 +80,14 @@ proptest! {
     ) {
         let cache = Cache::new(&shape, seed);
         let chunk = chunk_of(&shape, seed, key);
-        let image = cache.pack(&chunk, stale);
         let (memory, address) = (bytes_of(&cache.memory), cache.memory.address());
         let expected = expected_image(cache.group(), &chunk, &memory, address);
-        prop_assert!(image == expected, "first at {:?}", first_difference(&image, &expected));
-        prop_assert!(cache.matches(&chunk, &image));
+        for level in Level::available() {
+            let image = cache.pack(level, &chunk, stale);
+            let at = first_difference(&image, &expected);
+            prop_assert_eq!(at, None, "{:?}", level);
+            prop_assert!(cache.matches(level, &chunk, &image), "{level:?}");
+        }
     }
 
     #[test]
@@ -92,18 +96,20 @@ proptest! {
     ) {
         let cache = Cache::new(&shape, seed);
         let mut chunk = chunk_of(&shape, seed, key);
-        let image = cache.pack(&chunk, 0xAA);
-        cache.fill(!seed);
+        let image = cache.pack(Level::detect(), &chunk, 0xAA);
         let at = skip.index(2 * chunk.blocks.len());
         if let Some(block) = chunk.blocks.get_mut(at) {
             *block = BlockId::SKIP;
         }
-        let mut expected = bytes_of(&cache.memory);
-        let address = cache.memory.address();
-        expected_memory(cache.group(), &chunk, &image, &mut expected, address);
-        cache.scatter(&chunk, &image);
-        let memory = bytes_of(&cache.memory);
-        prop_assert!(memory == expected, "first at {:?}", first_difference(&memory, &expected));
+        for level in Level::available() {
+            cache.fill(!seed);
+            let mut expected = bytes_of(&cache.memory);
+            let address = cache.memory.address();
+            expected_memory(cache.group(), &chunk, &image, &mut expected, address);
+            cache.scatter(level, &chunk, &image);
+            let at = first_difference(&bytes_of(&cache.memory), &expected);
+            prop_assert_eq!(at, None, "{:?}", level);
+        }
     }
 
     #[test]
@@ -112,20 +118,23 @@ proptest! {
     ) {
         let cache = Cache::new(&shape, seed);
         let chunk = chunk_of(&shape, seed, key);
-        let image = cache.pack(&chunk, 0xAA);
+        let image = cache.pack(Level::detect(), &chunk, 0xAA);
         let map = packing(cache.group(), &chunk);
         let part = &map.parts()[at.index(map.parts().len())];
         let offset = usize::try_from(part.offset().get()).expect("small");
         let summed = usize::try_from(part.summed().get()).expect("small");
-        let mut changed = image.clone();
-        changed[HEADER_BYTES + offset + at.index(summed)] ^= flip;
-        prop_assert!(!cache.matches(&chunk, &changed));
-        let mut changed = image.clone();
-        changed[SUMS_OFFSET + at.index(8 * map.parts().len())] ^= flip;
-        prop_assert!(!cache.matches(&chunk, &changed));
+        let mut changed_byte = image.clone();
+        changed_byte[HEADER_BYTES + offset + at.index(summed)] ^= flip;
+        let mut changed_sum = image.clone();
+        changed_sum[SUMS_OFFSET + at.index(8 * map.parts().len())] ^= flip;
         let mut other = chunk.clone();
         other.key = Key::from_u128(key ^ u128::from(flip));
-        prop_assert!(!cache.matches(&other, &image));
+        for level in Level::available() {
+            prop_assert!(!cache.matches(level, &chunk, &changed_byte), "{level:?}");
+            prop_assert!(!cache.matches(level, &chunk, &changed_sum), "{level:?}");
+            prop_assert!(!cache.matches(level, &other, &image), "{level:?}");
+            prop_assert!(cache.matches(level, &chunk, &image), "{level:?}");
+        }
     }
 }
 
