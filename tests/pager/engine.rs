@@ -1,8 +1,5 @@
-//! Real bytes through the pager and the CPU device: what comes back is what was stored for the key,
-//! whatever is evicted, shared, cancelled or lost on the way.
-//!
-//! Several engine threads share one pager over a full and a window group. Each owns blocks of its
-//! own, spoils them before it loads, and compares every byte that it is told has come back.
+//! An engine over the pager and the CPU device: a full and a window group, blocks that hold bytes
+//! derived from keys, and workers that store, load and compare.
 
 use kvtide::core::{Failure, Stage};
 use kvtide::device::cpu::{CpuConfig, CpuDevice, CpuStream, DeviceMemory};
@@ -10,26 +7,26 @@ use kvtide::device::{Device, EventHandle, Ready};
 use kvtide::key::Key;
 use kvtide::layout::engines::{KeyValueBase, KeyValueCache, LatentCache, LayerBase};
 use kvtide::layout::{Attention, ElementType, Layout, Paging};
-use kvtide::pager::{
-    Health, LoadChunks, Pager, PagerConfig, Plan, StoreChunks, Ticket, TicketReport,
-};
+use kvtide::pager::{LoadChunks, Pager, PagerConfig, Plan, StoreChunks, TicketReport};
 use kvtide::units::{BlockCount, BlockId, ByteCount, GroupIndex, TokenCount};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+
 use std::time::Duration;
 
 const BLOCKS_PER_CHUNK: u32 = 2;
 const CHUNKS_MAX: u32 = 12;
-const THREADS: u32 = 3;
+pub(crate) const THREADS: u32 = 3;
 const WINDOW_TOKENS: u32 = 80;
-const PATIENT: Duration = Duration::from_secs(30);
+/// What blocks hold before a load.
+const SPOILT: u8 = 0xee;
+pub(crate) const PATIENT: Duration = Duration::from_secs(30);
 /// Blocks of one thread in each group: the window group has twice as many chunks a prompt.
 const BLOCKS_PER_THREAD: u32 = 2 * CHUNKS_MAX * BLOCKS_PER_CHUNK;
 const BLOCK_COUNT: u32 = THREADS * BLOCKS_PER_THREAD;
 
 /// `SplitMix64` (Steele, Lea, Flood 2014).
-fn scatter(value: u64) -> u64 {
+pub(crate) fn scatter(value: u64) -> u64 {
     let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -37,13 +34,13 @@ fn scatter(value: u64) -> u64 {
 }
 
 /// An engine's device, its pager, and what its blocks lie in.
-struct Engine {
-    pager: Pager,
-    device: Arc<CpuDevice>,
+pub(crate) struct Engine {
+    pub(crate) pager: Pager,
+    pub(crate) device: Arc<CpuDevice>,
     memory: Arc<DeviceMemory>,
     layout: Layout,
-    compared: AtomicU64,
-    hits: AtomicU64,
+    pub(crate) compared: AtomicU64,
+    pub(crate) hits: AtomicU64,
 }
 
 fn paging(attention: Attention) -> Paging {
@@ -58,7 +55,7 @@ fn paging(attention: Attention) -> Paging {
 impl Engine {
     /// Opens a device whose planes lie one after another, and a pager of `host_chunks` chunks or
     /// so a group.
-    fn open(host_chunks: u64, config: CpuConfig, device_timeout: Duration) -> Arc<Self> {
+    pub(crate) fn open(host_chunks: u64, config: CpuConfig, device_timeout: Duration) -> Arc<Self> {
         let memory = DeviceMemory::allocate(ByteCount::new(8 << 20)).expect("8 MiB");
         let base = |number: u64| memory.address() + number * (1 << 20);
         let full = KeyValueCache {
@@ -114,13 +111,22 @@ impl Engine {
         }
     }
 
-    fn write(&self, group: GroupIndex, key: Key, blocks: &[BlockId]) {
+    pub(crate) fn write(&self, group: GroupIndex, key: Key, blocks: &[BlockId]) {
         self.each_fragment(group, key, blocks, |offset, bytes| self.memory.write(offset, &bytes));
     }
 
-    fn spoil(&self, group: GroupIndex, blocks: &[BlockId]) {
+    pub(crate) fn spoil(&self, group: GroupIndex, blocks: &[BlockId]) {
         self.each_fragment(group, Key::from_u128(0), blocks, |offset, bytes| {
-            self.memory.write(offset, &vec![0xee; bytes.len()]);
+            self.memory.write(offset, &vec![SPOILT; bytes.len()]);
+        });
+    }
+
+    /// Checks that nothing was written since the blocks were spoilt.
+    fn compare_spoilt(&self, group: GroupIndex, blocks: &[BlockId]) {
+        self.each_fragment(group, Key::from_u128(0), blocks, |offset, bytes| {
+            let mut found = bytes;
+            self.memory.read(offset, &mut found);
+            assert!(found.iter().all(|byte| *byte == SPOILT), "a block that failed was written");
         });
     }
 
@@ -135,7 +141,7 @@ impl Engine {
 }
 
 /// The keys of one conversation in one group: those of two conversations share a prefix.
-fn keys(group: u64, conversation: u64, chunk_count: u32) -> Vec<Key> {
+pub(crate) fn keys(group: u64, conversation: u64, chunk_count: u32) -> Vec<Key> {
     (0..u64::from(chunk_count))
         .map(|chunk| {
             let owner = if chunk < conversation % 4 { 0 } else { conversation + 1 };
@@ -146,15 +152,15 @@ fn keys(group: u64, conversation: u64, chunk_count: u32) -> Vec<Key> {
 }
 
 /// One thread of the engine.
-struct Worker {
-    engine: Arc<Engine>,
+pub(crate) struct Worker {
+    pub(crate) engine: Arc<Engine>,
     blocks: Vec<BlockId>,
-    stream: CpuStream,
-    event: EventHandle,
+    pub(crate) stream: CpuStream,
+    pub(crate) event: EventHandle,
 }
 
 impl Worker {
-    fn new(engine: &Arc<Engine>, number: u32) -> Self {
+    pub(crate) fn new(engine: &Arc<Engine>, number: u32) -> Self {
         let first = number * BLOCKS_PER_THREAD;
         let blocks = first..first + BLOCKS_PER_THREAD;
         Self {
@@ -165,13 +171,15 @@ impl Worker {
         }
     }
 
-    fn blocks_of(&self, chunk: usize) -> &[BlockId] {
+    pub(crate) fn blocks_of(&self, chunk: usize) -> &[BlockId] {
         let per_chunk = BLOCKS_PER_CHUNK as usize;
         &self.blocks[chunk * per_chunk..(chunk + 1) * per_chunk]
     }
 
     /// Runs one request: what hits is loaded and compared, what misses is written and stored.
-    fn request(&self, conversation: u64, chunk_count: u32) {
+    /// Returns how each chunk of either ended.
+    pub(crate) fn request(&self, conversation: u64, chunk_count: u32) -> Vec<Stage> {
+        let mut stages = Vec::new();
         let per_group = [(0, chunk_count), (1, 2 * chunk_count)]
             .map(|(group, count)| keys(group, conversation, count));
         let lists: Vec<&[Key]> = per_group.iter().map(Vec::as_slice).collect();
@@ -182,33 +190,48 @@ impl Worker {
             let (first, end) = (held.first_chunk, held.first_chunk + held.chunk_count);
             let (first, end) = (first as usize, end as usize);
             if first < end {
-                self.load(&plan, group, &keys[first..end], first);
+                stages.extend(self.load(&plan, group, &keys[first..end], first).stages);
             }
             let tokens = self.engine.layout.groups()[number].chunk_tokens().get();
             assert!(plan.tokens().get().is_multiple_of(tokens));
             let computed_from = (plan.tokens().get() / tokens) as usize;
-            self.store(group, keys, computed_from);
+            if computed_from < keys.len() {
+                stages.extend(self.store(group, keys, computed_from).stages);
+            }
         }
+        stages
     }
 
-    fn load(&self, plan: &Plan, group: GroupIndex, keys: &[Key], first: usize) {
+    pub(crate) fn load(
+        &self,
+        plan: &Plan,
+        group: GroupIndex,
+        keys: &[Key],
+        first: usize,
+    ) -> TicketReport {
         let per_chunk = BLOCKS_PER_CHUNK as usize;
         let blocks = &self.blocks[first * per_chunk..(first + keys.len()) * per_chunk];
         self.engine.spoil(group, blocks);
         let chunks = LoadChunks { group, keys, blocks, ready: Ready::Now, timeout: None };
         let report = self.engine.pager.load(plan, chunks).expect("a good request").wait();
-        assert!(report.is_done(), "what a plan holds can be loaded: {report:?}");
-        self.engine.hits.fetch_add(keys.len() as u64, Ordering::Relaxed);
-        for (chunk, key) in keys.iter().enumerate() {
-            self.engine.compare(group, *key, self.blocks_of(first + chunk));
+        for (chunk, (key, stage)) in keys.iter().zip(&report.stages).enumerate() {
+            let blocks = self.blocks_of(first + chunk);
+            match stage {
+                Stage::Done => {
+                    self.engine.hits.fetch_add(1, Ordering::Relaxed);
+                    self.engine.compare(group, *key, blocks);
+                }
+                // What failed on the device may have written some of the blocks.
+                Stage::Failed(Failure::Device) => {}
+                Stage::Failed(_) => self.engine.compare_spoilt(group, blocks),
+                stage => panic!("a ticket has ended at {stage:?}"),
+            }
         }
+        report
     }
 
     /// Writes the chunks from `first` on in the stream, and stores them behind its event.
-    fn store(&self, group: GroupIndex, keys: &[Key], first: usize) {
-        if first == keys.len() {
-            return;
-        }
+    pub(crate) fn store(&self, group: GroupIndex, keys: &[Key], first: usize) -> TicketReport {
         for (chunk, key) in keys.iter().enumerate().skip(first) {
             let (engine, key) = (Arc::clone(&self.engine), *key);
             let blocks = self.blocks_of(chunk).to_vec();
@@ -227,94 +250,7 @@ impl Worker {
         let report: TicketReport = ticket.expect("a good request").wait();
         // A store that read none of the blocks ends before they are written.
         self.stream.synchronize().expect("no write panics");
-        let is_expected = |stage: &Stage| {
-            matches!(
-                stage,
-                Stage::Done | Stage::Failed(Failure::Full | Failure::ParentMissing | Failure::Busy)
-            )
-        };
-        assert!(report.stages.iter().all(is_expected), "{report:?}");
+        assert!(report.stages.iter().all(|stage| stage.is_final()), "{report:?}");
+        report
     }
-}
-
-#[test]
-fn what_comes_back_is_what_was_stored_for_the_key() {
-    for (host_chunks, pieces) in [(6, 1), (20, 3), (200, 16)] {
-        let config = CpuConfig { out_pieces: pieces, in_pieces: pieces };
-        let engine = Engine::open(host_chunks, config, PATIENT);
-        let threads: Vec<_> = (0..THREADS)
-            .map(|number| {
-                let worker = Worker::new(&engine, number);
-                std::thread::spawn(move || {
-                    for round in 0..150_u64 {
-                        let chance = scatter(u64::from(number) << 32 | round);
-                        let chunk_count = 1 + u32::try_from(chance >> 40).expect("24 bits") % 12;
-                        worker.request(chance % 9, chunk_count);
-                    }
-                })
-            })
-            .collect();
-        for thread in threads {
-            thread.join().expect("no wrong byte");
-        }
-        engine.pager.audit().expect("all invariants hold");
-        let counters = engine.pager.counters();
-        assert!(engine.compared.load(Ordering::Relaxed) > 100, "{counters:?}");
-        assert_eq!(counters.loaded, engine.hits.load(Ordering::Relaxed));
-        assert_eq!(counters.lost, 0);
-        if host_chunks < 100 {
-            assert!(counters.evicted > 0, "the sizes force eviction: {counters:?}");
-        }
-        let engine = Arc::into_inner(engine).expect("all threads are done");
-        assert!(engine.pager.close().is_drained);
-    }
-}
-
-/// Stores one chunk behind an event that the returned sender holds back.
-fn store_behind_an_event(worker: &Worker, keys: &[Key]) -> (Sender<()>, Ticket) {
-    let (hold, until) = channel::<()>();
-    worker.stream.launch(move || {
-        let _ended = until.recv();
-    });
-    worker.stream.record(worker.event).expect("the device's own event");
-    let ticket = worker.engine.pager.store(StoreChunks {
-        group: GroupIndex::new(0),
-        parent: None,
-        keys,
-        blocks: worker.blocks_of(0),
-        ready: Ready::After(worker.event),
-        timeout: None,
-    });
-    (hold, ticket.expect("a good request"))
-}
-
-#[test]
-fn a_store_reads_its_blocks_only_after_the_engines_event() {
-    let engine = Engine::open(8, CpuConfig { out_pieces: 2, in_pieces: 2 }, PATIENT);
-    let worker = Worker::new(&engine, 0);
-    let (group, keys) = (GroupIndex::new(0), keys(0, 5, 1));
-    worker.engine.spoil(group, worker.blocks_of(0));
-    let (hold, ticket) = store_behind_an_event(&worker, &keys);
-    // Until the event the blocks are the engine's: what it writes last is what is stored.
-    engine.write(group, keys[0], worker.blocks_of(0));
-    assert!(!ticket.is_released());
-    drop(hold);
-    assert!(ticket.wait().is_done());
-    let no_tokens = engine.pager.lookup(&[&keys, &[]]).expect("a plan is free");
-    assert_eq!(no_tokens.tokens().get(), 0, "the window group has nothing");
-    worker.load(&no_tokens, group, &keys, 0);
-}
-
-#[test]
-fn an_event_that_never_comes_is_a_lost_device() {
-    let config = CpuConfig { out_pieces: 2, in_pieces: 2 };
-    let engine = Engine::open(8, config, Duration::from_millis(50));
-    let worker = Worker::new(&engine, 0);
-    let (hold, ticket) = store_behind_an_event(&worker, &keys(0, 5, 1));
-    assert_eq!(ticket.wait().stages, [Stage::Failed(Failure::Device)]);
-    assert_eq!(engine.pager.health(), Health::DeviceLost);
-    // The engine writes its blocks again: nothing reads them any more.
-    engine.spoil(GroupIndex::new(0), worker.blocks_of(0));
-    drop(hold);
-    engine.pager.audit().expect("all invariants hold");
 }

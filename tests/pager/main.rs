@@ -1,0 +1,5 @@
+//! The pager with real bytes over the CPU device, with and without faults.
+
+mod bytes;
+mod engine;
+mod faults;
