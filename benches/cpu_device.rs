@@ -9,7 +9,6 @@
 //! - the sum, against the fastest plain read of one core.
 //!
 //! `cargo bench --bench cpu_device --features testing`
-#![allow(missing_docs, reason = "a benchmark has no API")]
 
 use kvtide::device::cpu::kernels::{Level, Sum};
 use kvtide::mem::{Slab, SlotMemory};

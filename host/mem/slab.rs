@@ -55,7 +55,8 @@ impl fmt::Debug for Slab {
 impl Slab {
     /// Allocates `slot_count` zeroed slots of `slot` bytes each, on 2 MiB pages where possible.
     ///
-    /// Faults every page in: takes about 0.2 s a GiB, and no access faults later.
+    /// Faults every page in, so that no access faults later: takes the time of writing it once, and
+    /// more where a virtual machine gets the memory from its host only now.
     ///
     /// # Errors
     ///

@@ -60,6 +60,11 @@ impl Shape {
 
     /// Builds the layout over a memory: one group.
     pub(super) fn layout(&self, memory: &DeviceMemory) -> Layout {
+        self.layout_at(memory.address())
+    }
+
+    /// Builds the layout over the memory at an address.
+    pub(super) fn layout_at(&self, address: u64) -> Layout {
         let paging = Paging {
             block_tokens: TokenCount::new(16),
             blocks_per_chunk: BlockCount::new(self.blocks_per_chunk),
@@ -68,7 +73,7 @@ impl Shape {
         };
         let mut group = GroupBuilder::new(paging, ElementType::U8, InnerOrder::TokensHeads);
         for plane in self.planes().0 {
-            let base_address = memory.address() + plane.base_address;
+            let base_address = address + plane.base_address;
             group = group.plane(Plane { base_address, ..plane });
         }
         Layout::builder().group(group).build().expect("shapes are valid")

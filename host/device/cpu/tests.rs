@@ -142,6 +142,44 @@ fn a_chunk_comes_back_byte_for_byte_into_other_blocks() {
 }
 
 #[test]
+fn an_engine_keeps_its_own_memory() {
+    let mut pool = noise(1, 6 * 132 + 6 * 656 + 64);
+    let start = pool.as_ptr().align_offset(4);
+    let base = pool[start..].as_mut_ptr();
+    let shape = Shape::plain(2, 6, &[132, 656]);
+    let layout = shape.layout_at(base.expose_provenance() as u64);
+    let config = CpuConfig { out_pieces: 1, in_pieces: 1 };
+    #[expect(unsafe_code, reason = "the pool is the test's own")]
+    // SAFETY: the pool holds all planes and outlives the device, and this thread touches it only
+    // while no operation is under way.
+    let device = unsafe { CpuDevice::open_foreign(&layout, config) }.expect("opens");
+    let slab = Slab::allocate(1, device.staging().piece).expect("a small slab");
+    let slot = || slab.slot(SlotIndex::new(0), slab.slot_bytes());
+    let run = |work| {
+        device.submit(vec![operation(1, 0, work)]).expect("taken in");
+        let mut finished = Vec::new();
+        while finished.is_empty() {
+            device.wait(FOR_EVER);
+            device.poll(&mut finished);
+        }
+        assert_eq!(finished, [Finished { tag: 1, outcome: Outcome::Done }]);
+    };
+    run(Work::Pack(chunk(7, &[4, 1])));
+    run(Work::OutLink { slot: slot() });
+    run(Work::InLink { slot: slot() });
+    run(Work::Unpack(chunk(7, &[0, 5])));
+    drop(device);
+    let mut expected = noise(1, pool.len());
+    for (plane, fragment) in [(0, 132), (6 * 132, 656)] {
+        for (from, to) in [(4, 0), (1, 5)] {
+            let from = start + plane + from * fragment;
+            expected.copy_within(from..from + fragment, start + plane + to * fragment);
+        }
+    }
+    assert_eq!(pool, expected);
+}
+
+#[test]
 fn a_mismatch_writes_nothing() {
     let rig = Rig::new();
     rig.store(0, chunk(7, &[0, 1]));
