@@ -13,7 +13,8 @@ use thiserror::Error;
 pub struct PagerConfig {
     /// The engine's device cache, the same that the device was opened with.
     pub layout: Layout,
-    /// Bytes of host memory for chunks, header pages included: a hard bound.
+    /// Bytes of host memory for slots, header pages included: a hard bound. Each group's region is
+    /// mapped in whole pages, so up to 2 MiB a group may lie unused behind its slots.
     pub host_capacity: ByteCount,
     /// How long a ticket may wait for its first hop unless it says otherwise; 30 s by default.
     pub ticket_timeout: Duration,
