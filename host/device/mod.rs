@@ -32,6 +32,8 @@
 //! | [`cpu`] | host memory and threads |
 
 pub mod cpu;
+#[cfg_attr(not(test), expect(dead_code, reason = "no back end but tests runs the kernels"))]
+mod descriptors;
 
 use crate::core::Hop;
 use crate::key::Key;

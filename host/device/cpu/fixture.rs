@@ -1,6 +1,9 @@
 //! Random layouts over memory of their own, and images made the plain way: the oracles of tests.
+#![expect(unsafe_code, reason = "packs and unpacks memory of the tests")]
 
 use super::DeviceMemory;
+use super::image::{GroupImages, matches_sums};
+use super::kernels::Level;
 use crate::device::{ChunkBlocks, HEADER_SUMS_OFFSET_BYTES, Ready};
 use crate::key::Key;
 use crate::layout::{
@@ -96,6 +99,56 @@ pub(super) fn shapes() -> impl Strategy<Value = Shape> {
     )
 }
 
+/// A group over memory full of noise.
+pub(super) struct Cache {
+    pub(super) memory: Arc<DeviceMemory>,
+    pub(super) layout: Layout,
+    pub(super) images: GroupImages,
+}
+
+impl Cache {
+    /// Lays a shape out and fills the memory.
+    pub(super) fn new(shape: &Shape, seed: u64) -> Self {
+        let memory = shape.memory();
+        let layout = shape.layout(&memory);
+        let images = GroupImages::new(&layout.groups()[0]).expect("addresses of this machine");
+        let cache = Self { memory, layout, images };
+        cache.fill(seed);
+        cache
+    }
+
+    /// Fills the memory with noise.
+    pub(super) fn fill(&self, seed: u64) {
+        self.memory.write(0, &noise(seed, bytes_of(&self.memory).len()));
+    }
+
+    pub(super) fn group(&self) -> &Group {
+        &self.layout.groups()[0]
+    }
+
+    /// Packs into a piece that an earlier chunk left full of `stale` bytes.
+    pub(super) fn pack(&self, level: Level, chunk: &ChunkBlocks, stale: u8) -> Vec<u8> {
+        let packing = packing(self.group(), chunk);
+        let mut payload = vec![stale; usize::try_from(packing.payload().get()).expect("small")];
+        // SAFETY: the blocks lie in `self.memory`, which only this thread uses.
+        let header = unsafe { self.images.pack(level, chunk, &packing, &mut payload) };
+        [&header[..], &payload].concat()
+    }
+
+    /// Whether every part of an image is good.
+    pub(super) fn matches(&self, level: Level, chunk: &ChunkBlocks, image: &[u8]) -> bool {
+        let (header, payload) = image.split_first_chunk::<HEADER_BYTES>().expect("an image");
+        matches_sums(level, chunk.key, &packing(self.group(), chunk), header, payload)
+    }
+
+    /// Writes all fragments of an image, good or not.
+    pub(super) fn scatter(&self, level: Level, chunk: &ChunkBlocks, image: &[u8]) {
+        let packing = packing(self.group(), chunk);
+        // SAFETY: the blocks lie in `self.memory`, which only this thread uses.
+        unsafe { self.images.scatter(level, chunk, &packing, &image[HEADER_BYTES..]) }
+    }
+}
+
 /// Returns `length` bytes that look random and differ by seed.
 pub(super) fn noise(seed: u64, length: usize) -> Vec<u8> {
     let word = |index| checksum::mix(checksum::STEP.wrapping_mul(seed).wrapping_add(index));
@@ -117,6 +170,30 @@ pub(super) fn chunk(key: u128, blocks: &[u32]) -> ChunkBlocks {
         blocks: blocks.iter().copied().map(BlockId::new).collect(),
         ready: Ready::Now,
     }
+}
+
+/// Returns the ids of a shape's blocks in an order that differs by seed.
+pub(super) fn shuffled_blocks(shape: &Shape, seed: u64) -> Vec<u32> {
+    let mut blocks: Vec<u32> = (0..shape.block_count).collect();
+    blocks.sort_by_cached_key(|&block| {
+        checksum::mix(checksum::STEP.wrapping_mul(seed) ^ u64::from(block))
+    });
+    blocks
+}
+
+/// Chooses 1 to 3 chunks of a shape: blocks in any order, each once in all of them.
+pub(super) fn chunks_of(shape: &Shape, seed: u64, key: u128) -> Vec<ChunkBlocks> {
+    let mut blocks = shuffled_blocks(shape, seed);
+    let mut chunks = Vec::new();
+    for (random, number) in noise(!seed, 3).into_iter().zip(0..) {
+        let most = blocks.len().min(shape.blocks_per_chunk as usize);
+        if most > 0 {
+            let rest = blocks.split_off(1 + usize::from(random) % most);
+            chunks.push(chunk(key.wrapping_add(number), &blocks));
+            blocks = rest;
+        }
+    }
+    chunks
 }
 
 /// Builds a chunk's image byte by byte out of a copy of the memory that starts at `address`.
@@ -180,4 +257,9 @@ pub(super) fn packing(group: &Group, chunk: &ChunkBlocks) -> Packing {
 
 fn index(bytes: u64) -> usize {
     usize::try_from(bytes).expect("inside a test's memory")
+}
+
+/// Returns where two images or memories differ first.
+pub(super) fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
+    one.iter().zip(other).position(|(one, other)| one != other)
 }

@@ -20,6 +20,8 @@
 //! it ended; an operation holds all memory that it touches; dropping the device ends its threads,
 //! whatever the engine's events do.
 
+#[cfg(test)]
+mod bodies_tests;
 #[cfg(any(test, feature = "testing"))]
 mod faults;
 #[cfg(test)]

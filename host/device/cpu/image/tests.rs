@@ -1,75 +1,16 @@
 //! Images against the packing map and the sum's definition, byte by byte.
-#![expect(unsafe_code, reason = "packs and unpacks memory of the tests")]
 
-use super::{GroupImages, SUMS_OFFSET, matches_sums};
-use crate::device::cpu::DeviceMemory;
+use super::SUMS_OFFSET;
+use crate::device::Misuse;
 use crate::device::cpu::fixture::{
-    Shape, bytes_of, chunk, expected_image, expected_memory, noise, packing, shapes,
+    Cache, Shape, bytes_of, chunk, chunks_of, expected_image, expected_memory, first_difference,
+    packing, shapes,
 };
 use crate::device::cpu::kernels::Level;
-use crate::device::{ChunkBlocks, Misuse};
 use crate::key::Key;
-use crate::layout::{Group, Layout};
 use crate::mem::HEADER_BYTES;
 use crate::units::{BlockCount, BlockId};
 use proptest::prelude::*;
-use std::sync::Arc;
-
-/// A group over memory full of noise.
-struct Cache {
-    memory: Arc<DeviceMemory>,
-    layout: Layout,
-    images: GroupImages,
-}
-
-impl Cache {
-    fn new(shape: &Shape, seed: u64) -> Self {
-        let memory = shape.memory();
-        let layout = shape.layout(&memory);
-        let images = GroupImages::new(&layout.groups()[0]).expect("addresses of this machine");
-        let cache = Self { memory, layout, images };
-        cache.fill(seed);
-        cache
-    }
-
-    fn fill(&self, seed: u64) {
-        self.memory.write(0, &noise(seed, bytes_of(&self.memory).len()));
-    }
-
-    fn group(&self) -> &Group {
-        &self.layout.groups()[0]
-    }
-
-    /// Packs into a piece that an earlier chunk left full of `stale` bytes.
-    fn pack(&self, level: Level, chunk: &ChunkBlocks, stale: u8) -> Vec<u8> {
-        let packing = packing(self.group(), chunk);
-        let mut payload = vec![stale; usize::try_from(packing.payload().get()).expect("small")];
-        // SAFETY: the blocks lie in `self.memory`, which only this thread uses.
-        let header = unsafe { self.images.pack(level, chunk, &packing, &mut payload) };
-        [&header[..], &payload].concat()
-    }
-
-    fn matches(&self, level: Level, chunk: &ChunkBlocks, image: &[u8]) -> bool {
-        let (header, payload) = image.split_first_chunk::<HEADER_BYTES>().expect("an image");
-        matches_sums(level, chunk.key, &packing(self.group(), chunk), header, payload)
-    }
-
-    fn scatter(&self, level: Level, chunk: &ChunkBlocks, image: &[u8]) {
-        let packing = packing(self.group(), chunk);
-        // SAFETY: the blocks lie in `self.memory`, which only this thread uses.
-        unsafe { self.images.scatter(level, chunk, &packing, &image[HEADER_BYTES..]) }
-    }
-}
-
-/// Chooses a chunk of a shape: its blocks in any order, each once.
-fn chunk_of(shape: &Shape, seed: u64, key: u128) -> ChunkBlocks {
-    let mut blocks: Vec<u32> = (0..shape.block_count).collect();
-    let order = noise(seed, 8 * blocks.len());
-    blocks.sort_by_key(|&block| order[8 * block as usize]);
-    let most = shape.blocks_per_chunk.min(shape.block_count) as usize;
-    blocks.truncate(1 + usize::from(order[1]) % most);
-    chunk(key, &blocks)
-}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
@@ -79,7 +20,7 @@ proptest! {
         shape in shapes(), seed: u64, key: u128, stale in 1_u8..,
     ) {
         let cache = Cache::new(&shape, seed);
-        let chunk = chunk_of(&shape, seed, key);
+        let chunk = chunks_of(&shape, seed, key).remove(0);
         let (memory, address) = (bytes_of(&cache.memory), cache.memory.address());
         let expected = expected_image(cache.group(), &chunk, &memory, address);
         for level in Level::available() {
@@ -95,7 +36,7 @@ proptest! {
         shape in shapes(), seed: u64, key: u128, skip: prop::sample::Index,
     ) {
         let cache = Cache::new(&shape, seed);
-        let mut chunk = chunk_of(&shape, seed, key);
+        let mut chunk = chunks_of(&shape, seed, key).remove(0);
         let image = cache.pack(Level::detect(), &chunk, 0xAA);
         let at = skip.index(2 * chunk.blocks.len());
         if let Some(block) = chunk.blocks.get_mut(at) {
@@ -117,7 +58,7 @@ proptest! {
         shape in shapes(), seed: u64, key: u128, at: prop::sample::Index, flip in 1_u8..,
     ) {
         let cache = Cache::new(&shape, seed);
-        let chunk = chunk_of(&shape, seed, key);
+        let chunk = chunks_of(&shape, seed, key).remove(0);
         let image = cache.pack(Level::detect(), &chunk, 0xAA);
         let map = packing(cache.group(), &chunk);
         let part = &map.parts()[at.index(map.parts().len())];
@@ -136,10 +77,6 @@ proptest! {
             prop_assert!(cache.matches(level, &chunk, &image), "{level:?}");
         }
     }
-}
-
-fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
-    one.iter().zip(other).position(|(one, other)| one != other)
 }
 
 #[test]
