@@ -47,7 +47,7 @@ pub(super) struct DeviceThread {
 
 impl DeviceThread {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let staging = shared.device.staging();
+        let staging = shared.setup.device.staging();
         let pieces = |count: u32| (0..count).rev().map(PieceIndex::new).collect();
         Self {
             free_out: pieces(staging.out_pieces),
@@ -69,7 +69,7 @@ impl DeviceThread {
         loop {
             self.shared.take_inbox(&mut self.hops);
             self.start_hops();
-            self.shared.device.poll(&mut self.finished);
+            self.shared.setup.device.poll(&mut self.finished);
             self.take_reports();
             self.check_device();
             self.report();
@@ -81,7 +81,7 @@ impl DeviceThread {
                 return;
             }
             let sleep = self.sleep();
-            self.shared.device.wait(sleep);
+            self.shared.setup.device.wait(sleep);
         }
     }
 
@@ -113,7 +113,7 @@ impl DeviceThread {
         }
         let tags: Vec<u64> = operations.iter().map(|operation| operation.tag).collect();
         let is_taken = !self.shared.is_device_lost() && {
-            let submitted = self.shared.device.submit(operations);
+            let submitted = self.shared.setup.device.submit(operations);
             if let Err(error) = &submitted {
                 tracing::warn!(%error, "the device refused operations");
             }
@@ -163,7 +163,7 @@ impl DeviceThread {
 
     /// Gives the device up when an operation took too long.
     fn check_device(&mut self) {
-        let timeout = self.shared.device_timeout;
+        let timeout = self.shared.setup.device_timeout;
         let is_stuck = self.flights.values().any(|flight| flight.started.elapsed() > timeout);
         if is_stuck && !self.shared.is_device_lost() {
             tracing::error!(?timeout, "an operation did not end in time: the device is lost");

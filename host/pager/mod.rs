@@ -38,7 +38,7 @@ use crate::mem::Slab;
 use crate::units::GroupIndex;
 use config::{check_staging, core_groups, shares};
 use device_thread::DeviceThread;
-use shared::{Shared, SharedParts};
+use shared::{Setup, Shared};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -95,7 +95,7 @@ impl Pager {
         let slabs = slabs.collect::<Result<Vec<_>, _>>()?;
         let groups = config.layout.groups().iter();
         let packings = groups.map(|group| Packing::new(group, group.blocks_per_chunk()));
-        let parts = SharedParts {
+        let setup = Setup {
             layout: config.layout.clone(),
             packings: packings.collect::<Result<_, _>>()?,
             slabs,
@@ -103,7 +103,7 @@ impl Pager {
             ticket_timeout: config.ticket_timeout,
             device_timeout: config.device_timeout,
         };
-        let common = Arc::new(Shared::new(parts, core));
+        let common = Arc::new(Shared::new(setup, core));
         let mut thread = DeviceThread::new(Arc::clone(&common));
         let thread = Builder::new()
             .name("kvtide-device".to_owned())
@@ -123,7 +123,7 @@ impl Pager {
     /// [`RequestError::Lookup`], and those of every call.
     pub fn lookup(&self, keys: &[&[Key]]) -> Result<Plan, RequestError> {
         self.check_open()?;
-        let groups = self.shared.layout.groups();
+        let groups = self.shared.setup.layout.groups();
         if keys.len() != groups.len() {
             let (given, group_count) = (keys.len(), groups.len());
             return Err(RequestError::GroupCount { given, group_count });
@@ -180,12 +180,12 @@ impl Pager {
     /// Returns the back ends in use, and what on this machine works less well than it could.
     pub fn capabilities(&self) -> CapabilityReport {
         let mut downgrades: Vec<Downgrade> = Vec::new();
-        for downgrade in self.shared.slabs.iter().filter_map(|slab| slab.downgrade()) {
+        for downgrade in self.shared.setup.slabs.iter().filter_map(|slab| slab.downgrade()) {
             if !downgrades.contains(downgrade) {
                 downgrades.push(downgrade.clone());
             }
         }
-        CapabilityReport { device: self.shared.device.name(), downgrades }
+        CapabilityReport { device: self.shared.setup.device.name(), downgrades }
     }
 
     /// Checks every internal invariant; for tests and the end of a run. Takes time in proportion
@@ -220,7 +220,7 @@ impl Pager {
         let is_drained = !self.shared.is_busy();
         if !is_drained {
             self.shared.lose_device();
-            self.shared.device.wake();
+            self.shared.setup.device.wake();
         }
         // The thread ends by itself once nothing is under way; its panic is a poisoned pager.
         let is_joined = thread.join().is_ok();

@@ -22,9 +22,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Everything of a pager but its thread's handle.
+/// What a pager is opened with, or opens itself, and never changes.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct Setup {
     pub(super) layout: Layout,
     /// The packing of a whole chunk, one a group.
     pub(super) packings: Vec<Packing>,
@@ -33,6 +33,12 @@ pub(super) struct Shared {
     pub(super) device: Arc<dyn Device>,
     pub(super) ticket_timeout: Duration,
     pub(super) device_timeout: Duration,
+}
+
+/// Everything of a pager but its thread's handle.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) setup: Setup,
     core: Mutex<Core>,
     jobs: Mutex<HashMap<TransferId, Job>>,
     /// Hops that callers brought about, for the device thread.
@@ -103,15 +109,10 @@ impl Effects {
 }
 
 impl Shared {
-    pub(super) fn new(parts: SharedParts, core: Core) -> Self {
+    pub(super) fn new(setup: Setup, core: Core) -> Self {
         let (drop_sender, dropped) = channel();
         Self {
-            layout: parts.layout,
-            packings: parts.packings,
-            slabs: parts.slabs,
-            device: parts.device,
-            ticket_timeout: parts.ticket_timeout,
-            device_timeout: parts.device_timeout,
+            setup,
             core: Mutex::new(core),
             jobs: Mutex::new(HashMap::new()),
             inbox: Mutex::new(Vec::new()),
@@ -147,7 +148,7 @@ impl Shared {
 
     pub(super) fn start_closing(&self) {
         self.is_closing.store(true, Ordering::Release);
-        self.device.wake();
+        self.setup.device.wake();
     }
 
     pub(super) fn is_device_lost(&self) -> bool {
@@ -156,7 +157,7 @@ impl Shared {
 
     pub(super) fn lose_device(&self) {
         self.is_device_lost.store(true, Ordering::Release);
-        self.device.abandon();
+        self.setup.device.abandon();
     }
 
     pub(super) fn drop_queue(&self) -> Sender<PlanId> {
@@ -243,7 +244,7 @@ impl Shared {
     fn hand_over(&self, hops: Vec<HopRequest>) {
         if !hops.is_empty() {
             lock(&self.inbox).extend(hops);
-            self.device.wake();
+            self.setup.device.wake();
         }
     }
 
@@ -296,7 +297,7 @@ impl Shared {
 
     /// Returns the bytes that a hop of a whole chunk moves.
     pub(super) fn bytes_of(&self, hop: HopRequest) -> ByteCount {
-        let packing = &self.packings[usize::from(hop.group.get())];
+        let packing = &self.setup.packings[usize::from(hop.group.get())];
         match hop.hop {
             Hop::Pack | Hop::Unpack => {
                 ByteCount::new(packing.payload().get() - packing.padding().get())
@@ -307,19 +308,8 @@ impl Shared {
 
     /// Returns the chunk's place in its group's slab.
     pub(super) fn slot(&self, hop: HopRequest, image: ByteCount) -> crate::mem::SlotMemory {
-        self.slabs[usize::from(hop.group.get())].slot(hop.slot, image)
+        self.setup.slabs[usize::from(hop.group.get())].slot(hop.slot, image)
     }
-}
-
-/// What a [`Shared`] is made of, besides its core.
-#[derive(Debug)]
-pub(super) struct SharedParts {
-    pub(super) layout: Layout,
-    pub(super) packings: Vec<Packing>,
-    pub(super) slabs: Vec<Arc<Slab>>,
-    pub(super) device: Arc<dyn Device>,
-    pub(super) ticket_timeout: Duration,
-    pub(super) device_timeout: Duration,
 }
 
 /// Locks a mutex whose holders leave it whole even when they panic.

@@ -164,7 +164,7 @@ impl Pager {
     }
 
     fn timeout(&self, timeout: Option<Duration>) -> Duration {
-        timeout.unwrap_or(self.shared.ticket_timeout)
+        timeout.unwrap_or(self.shared.setup.ticket_timeout)
     }
 
     /// Opens one transfer for each 64 chunks under one ticket.
@@ -182,7 +182,7 @@ impl Pager {
         let initial = Stage::Failed(Failure::Busy);
         let state = Arc::new(TicketState::new(keys.len(), initial));
         let blocks_per_chunk = group.blocks_per_chunk().get() as usize;
-        let image = self.shared.packings[usize::from(group.index().get())].slot();
+        let image = self.shared.setup.packings[usize::from(group.index().get())].slot();
         let mut first = 0;
         while first < keys.len() {
             let range = transfer_range(first, keys.len());
@@ -217,7 +217,7 @@ impl Pager {
         blocks: &[BlockId],
     ) -> Result<&Group, RequestError> {
         self.check_open()?;
-        let groups = self.shared.layout.groups();
+        let groups = self.shared.setup.layout.groups();
         let group_count = groups.len();
         let found = groups.get(usize::from(group.get()));
         let found = found.ok_or(RequestError::NoSuchGroup { group, group_count })?;
