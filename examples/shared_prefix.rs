@@ -57,7 +57,8 @@ fn serve(
     let keys: Vec<Key> = chain.keys().to_vec();
     let plan = pager.lookup(&[&keys])?;
     let sequence = pool.open();
-    pool.append(sequence, TokenCount::new(u32::try_from(prompt.len())?))?;
+    let appended = pool.append(sequence, TokenCount::new(u32::try_from(prompt.len())?))?;
+    assert_eq!(appended.copy_on_write, None, "a new sequence shares no block yet");
     let blocks: &[BlockId] = pool.table(sequence)?.blocks();
 
     let hits = plan.groups()[0].chunk_count as usize;
