@@ -2,15 +2,22 @@
 //! closing promise, without a byte moved.
 
 use super::config::{Share, shares};
-use super::{Health, LoadChunks, OpenError, Pager, PagerConfig, RequestError, StoreChunks};
-use crate::core::{Failure, Hop, MissReason, Stage};
-use crate::device::{Device, DeviceError, Finished, Operation, Outcome, Ready, Staging};
+use super::{
+    Health, LoadChunks, OpenError, Pager, PagerConfig, RequestError, StoreChunks, Ticket,
+    TicketReport,
+};
+use crate::core::{Core, Failure, Hop, MissReason, Stage};
+use crate::device::{
+    Device, DeviceError, EventHandle, Finished, Operation, Outcome, Ready, Staging, Work,
+};
 use crate::key::Key;
 use crate::layout::engines::{LatentCache, LayerBase};
 use crate::layout::{Attention, ElementType, Group, Layout, Paging};
 use crate::units::{BlockCount, BlockId, ByteCount, GroupIndex, TokenCount};
 use proptest::prelude::*;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -257,6 +264,46 @@ fn cancelling_gives_up_what_has_not_begun() {
     let expected = [Stage::Failed(Failure::Device), Stage::Failed(Failure::Cancelled)];
     assert_eq!(report.stages, expected);
     assert_eq!(pager.slots(GROUP).unwrap().used, 0);
+}
+
+#[test]
+fn cancelling_a_ticket_of_which_nothing_has_begun_ends_it() {
+    let device = ManualDevice::new(false, 1);
+    let pager = pager(&device, 8);
+    let (keys, blocks) = (keys(3), blocks(3));
+    let ahead = pager.store(store(&keys[..1], &blocks[..1])).unwrap();
+    let behind = Arc::new(pager.store(store(&keys[1..], &blocks[1..])).unwrap());
+    let cancelled = Arc::clone(&behind);
+    let cancelling = std::thread::spawn(move || cancelled.cancel());
+    let report = behind.wait_for(SOON).expect("the ticket has ended");
+    assert_eq!(report.stages, [Stage::Failed(Failure::Cancelled); 2]);
+    cancelling.join().unwrap();
+    device.finish(Hop::Pack, Outcome::Done);
+    device.finish(Hop::OutLink, Outcome::Done);
+    assert!(ahead.wait().is_done());
+}
+
+#[test]
+fn a_waker_may_ask_the_ticket_at_once() {
+    struct Ask(Mutex<Ticket>, Sender<Option<TicketReport>>);
+    impl Wake for Ask {
+        fn wake(self: Arc<Self>) {
+            self.1.send(self.0.lock().unwrap().poll_report()).unwrap();
+        }
+    }
+    let device = ManualDevice::new(false, 1);
+    let pager = pager(&device, 8);
+    let (keys, blocks) = (keys(1), blocks(1));
+    let (told, report) = channel();
+    let ask = Arc::new(Ask(Mutex::new(pager.store(store(&keys, &blocks)).unwrap()), told));
+    let waker = Waker::from(Arc::clone(&ask));
+    let poll =
+        |waker: &Waker| Pin::new(&mut *ask.0.lock().unwrap()).poll(&mut Context::from_waker(waker));
+    assert_eq!(poll(Waker::noop()), Poll::Pending);
+    assert_eq!(poll(&waker), Poll::Pending, "the waker that polled last is the one to wake");
+    device.finish(Hop::Pack, Outcome::Done);
+    device.finish(Hop::OutLink, Outcome::Done);
+    assert!(report.recv_timeout(SOON).expect("it returned").expect("it has ended").is_done());
 }
 
 #[test]
