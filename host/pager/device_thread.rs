@@ -85,16 +85,20 @@ impl DeviceThread {
         }
     }
 
-    /// Gives every hop its staging piece and submits it.
+    /// Submits every hop, those of one transfer together: what the device refuses of one, such as
+    /// an event that it does not know, is no fault of another.
     fn start_hops(&mut self) {
-        let mut operations = Vec::with_capacity(self.hops.len());
+        let hops = std::mem::take(&mut self.hops);
+        for hops in hops.chunk_by(|one, next| one.transfer == next.transfer) {
+            self.start_together(hops);
+        }
+    }
+
+    /// Gives every hop its staging piece and submits them.
+    fn start_together(&mut self, hops: &[HopRequest]) {
+        let mut operations = Vec::with_capacity(hops.len());
         let started = Instant::now();
-        for hop in std::mem::take(&mut self.hops) {
-            let tag = self.next_tag;
-            self.next_tag += 1;
-            let piece = self.piece_for(hop);
-            self.flights.insert(tag, Flight { hop, piece, started });
-            self.shared.meters().begin(hop.hop, started);
+        for &hop in hops {
             let work = self.shared.with_job(hop.transfer, |job| {
                 let chunk = &job.chunks[usize::from(hop.position)];
                 let slot = || self.shared.slot(hop, job.image);
@@ -105,7 +109,13 @@ impl DeviceThread {
                     Hop::Unpack => Work::Unpack(chunk.clone()),
                 }
             });
-            let work = work.expect("a transfer under way keeps its job");
+            // A transfer under way keeps its job, unless the pager is poisoned.
+            let Some(work) = work else { continue };
+            let tag = self.next_tag;
+            self.next_tag += 1;
+            let piece = self.piece_for(hop);
+            self.flights.insert(tag, Flight { hop, piece, started });
+            self.shared.meters().begin(hop.hop, started);
             operations.push(Operation { tag, piece, work });
         }
         if operations.is_empty() {

@@ -43,6 +43,8 @@ struct State {
     finished: Vec<Finished>,
     is_woken: bool,
     is_abandoned: bool,
+    /// Refuses operations that read or write this block.
+    refused: Option<BlockId>,
 }
 
 impl ManualDevice {
@@ -84,6 +86,13 @@ impl Device for ManualDevice {
 
     fn submit(&self, operations: Vec<Operation>) -> Result<(), DeviceError> {
         let mut state = self.state.lock().unwrap();
+        let is_refused = |operation: &Operation| match &operation.work {
+            Work::Pack(chunk) | Work::Unpack(chunk) => state.refused == Some(chunk.blocks[0]),
+            Work::OutLink { .. } | Work::InLink { .. } => false,
+        };
+        if operations.iter().any(is_refused) {
+            return Err(DeviceError::UnknownEvent { handle: 1 });
+        }
         for operation in operations {
             if state.automatic {
                 let outcome = Outcome::Done;
@@ -304,6 +313,26 @@ fn a_waker_may_ask_the_ticket_at_once() {
     device.finish(Hop::Pack, Outcome::Done);
     device.finish(Hop::OutLink, Outcome::Done);
     assert!(report.recv_timeout(SOON).expect("it returned").expect("it has ended").is_done());
+}
+
+#[test]
+fn what_the_device_refuses_of_one_ticket_is_no_fault_of_another() {
+    let device = ManualDevice::new(false, 2);
+    let pager = pager(&device, 8);
+    let (keys, blocks) = (keys(4), blocks(4));
+    let ahead = pager.store(store(&keys[..2], &blocks[..2])).unwrap();
+    device.state.lock().unwrap().refused = Some(blocks[2]);
+    let bad = pager.store(store(&keys[2..3], &blocks[2..3])).unwrap();
+    let good = pager.store(store(&keys[3..], &blocks[3..])).unwrap();
+    device.finish(Hop::Pack, Outcome::Done);
+    // Frees both pieces at once, so that both packs are handed over at once.
+    device.finish(Hop::OutLink, Outcome::Done);
+    assert!(ahead.wait().is_done());
+    assert_eq!(bad.wait().stages, [Stage::Failed(Failure::Device)]);
+    device.finish(Hop::Pack, Outcome::Done);
+    device.finish(Hop::OutLink, Outcome::Done);
+    assert!(good.wait().is_done());
+    assert_eq!(pager.health(), Health::Serving);
 }
 
 #[test]
