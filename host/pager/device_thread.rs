@@ -14,6 +14,7 @@ use crate::core::{Completion, Hop, HopFailure, HopRequest, TransferId};
 use crate::device::{Finished, Operation, Outcome, PieceIndex, Work};
 use crate::units::Timestamp;
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -64,8 +65,16 @@ impl DeviceThread {
         }
     }
 
-    /// Runs until the pager closes and nothing is under way.
+    /// Runs until the pager closes and nothing is under way. A panic poisons the pager, so that
+    /// no ticket waits for a thread that is gone.
     pub(super) fn run(&mut self) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.serve())) {
+            self.shared.poison();
+            resume_unwind(panic);
+        }
+    }
+
+    fn serve(&mut self) {
         loop {
             self.shared.take_inbox(&mut self.hops);
             self.start_hops();
@@ -195,6 +204,9 @@ impl DeviceThread {
     fn tick_if_due(&mut self) {
         let now = self.shared.now();
         let ticked = self.shared.collect(&mut self.effects, |core| core.tick(now));
+        if ticked.is_err() && self.shared.is_busy() {
+            self.shared.end_poisoned();
+        }
         // A poisoned core has no more time to keep.
         self.next_tick = ticked.unwrap_or(Timestamp::NEVER);
         self.shared.settle(&mut self.effects);

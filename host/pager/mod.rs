@@ -52,7 +52,8 @@ pub enum Health {
     Serving,
     /// The device did not end an operation in time. Lookups still answer; every transfer fails.
     DeviceLost,
-    /// An internal invariant was found broken. Everything misses.
+    /// An internal invariant was found broken. Every ticket under way has failed, every later call
+    /// is refused, and the device is given up on as if it were lost.
     Poisoned,
 }
 

@@ -9,7 +9,8 @@
 use super::metrics::HopMeters;
 use super::ticket::TicketState;
 use crate::core::{
-    Action, Completion, Core, Hop, HopRequest, KEY_COUNT_MAX, PlanId, Refused, Stage, TransferId,
+    Action, Completion, Core, Failure, Hop, HopRequest, KEY_COUNT_MAX, PlanId, Refused, Stage,
+    TransferId,
 };
 use crate::device::{ChunkBlocks, Device};
 use crate::layout::{Layout, Packing};
@@ -155,8 +156,24 @@ impl Shared {
     }
 
     pub(super) fn lose_device(&self) {
-        self.is_device_lost.store(true, Ordering::Release);
+        // In this order: whoever sees the loss ends tickets, after which nothing may begin.
         self.device.abandon();
+        self.is_device_lost.store(true, Ordering::Release);
+    }
+
+    /// Serves no more, because the device thread has broken off.
+    pub(super) fn poison(&self) {
+        lock(&self.core).poison();
+        self.end_poisoned();
+    }
+
+    /// Ends every transfer under way: a poisoned core ends none, and opens none either.
+    pub(super) fn end_poisoned(&self) {
+        self.lose_device();
+        let jobs = std::mem::take(&mut *lock(&self.jobs));
+        for (id, job) in jobs {
+            job.ticket.settle(id, &vec![Stage::Failed(Failure::Poisoned); job.chunks.len()]);
+        }
     }
 
     pub(super) fn drop_queue(&self) -> Sender<PlanId> {

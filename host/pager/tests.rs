@@ -34,6 +34,9 @@ struct ManualDevice {
     state: Mutex<State>,
     changed: Condvar,
     pieces: u32,
+    is_claimed: AtomicBool,
+    /// Panics at the next poll.
+    panics: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +53,9 @@ struct State {
 impl ManualDevice {
     fn new(automatic: bool, pieces: u32) -> Arc<Self> {
         let state = State { automatic, ..State::default() };
-        Arc::new(Self { state: Mutex::new(state), changed: Condvar::new(), pieces })
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let (is_claimed, panics) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { state, changed, pieces, is_claimed, panics })
     }
 
     /// Waits for operations of `hop` to be under way, and ends all that are.
@@ -106,6 +111,7 @@ impl Device for ManualDevice {
     }
 
     fn poll(&self, finished: &mut Vec<Finished>) {
+        assert!(!self.panics.swap(false, Ordering::SeqCst), "as the test told it");
         finished.append(&mut self.state.lock().unwrap().finished);
     }
 
@@ -333,6 +339,36 @@ fn what_the_device_refuses_of_one_ticket_is_no_fault_of_another() {
     device.finish(Hop::OutLink, Outcome::Done);
     assert!(good.wait().is_done());
     assert_eq!(pager.health(), Health::Serving);
+}
+
+#[test]
+fn a_poisoned_pager_ends_every_ticket_and_closes() {
+    let device = ManualDevice::new(false, 2);
+    let pager = pager(&device, 8);
+    let (keys, blocks) = (keys(4), blocks(4));
+    let ticket = pager.store(store(&keys, &blocks)).unwrap();
+    pager.shared.command(Core::poison);
+    let report = ticket.wait_for(SOON).expect("it has ended");
+    assert_eq!(report.stages, [Stage::Failed(Failure::Poisoned); 4]);
+    assert_eq!(pager.health(), Health::Poisoned);
+    assert!(device.state.lock().unwrap().is_abandoned, "nothing is read after the ticket's end");
+    assert!(pager.store(store(&keys, &blocks)).is_err());
+    assert!(pager.close().is_drained);
+}
+
+#[test]
+fn a_device_thread_that_panics_poisons_the_pager_and_ends_every_ticket() {
+    let device = ManualDevice::new(false, 2);
+    let pager = pager(&device, 8);
+    let (keys, blocks) = (keys(4), blocks(4));
+    let ticket = pager.store(store(&keys, &blocks)).unwrap();
+    device.panics.store(true, Ordering::SeqCst);
+    device.wake();
+    let report = ticket.wait_for(SOON).expect("it has ended");
+    assert_eq!(report.stages, [Stage::Failed(Failure::Poisoned); 4]);
+    assert_eq!(pager.health(), Health::Poisoned);
+    assert!(pager.store(store(&keys, &blocks)).is_err(), "nothing would move it");
+    assert!(!pager.close().is_drained);
 }
 
 #[test]
