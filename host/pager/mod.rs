@@ -7,8 +7,8 @@
 //!
 //! Invariants: no call waits for I/O or the device, except [`Ticket::wait`] and its kin and
 //! [`Pager::close`]; a user's error is an error of the call, never a panic; a failure of a device
-//! or a chunk is a stage of a ticket, and so a miss; after [`Pager::close`] nothing of the pager
-//! touches the engine's memory.
+//! or a chunk is a stage of a ticket, and so a miss; after a [`Pager::close`] that drained nothing
+//! of the pager touches the engine's memory.
 
 mod config;
 mod device_thread;
@@ -50,7 +50,9 @@ use std::time::{Duration, Instant};
 pub enum Health {
     /// It does.
     Serving,
-    /// The device did not end an operation in time. Lookups still answer; every transfer fails.
+    /// The device did not end an operation in time. Lookups still answer; every transfer fails. No
+    /// operation begins to touch a block any more, but over the engine's own memory one that had
+    /// begun may go on until the device is dropped.
     DeviceLost,
     /// An internal invariant was found broken. Every ticket under way has failed, every later call
     /// is refused, and the device is given up on as if it were lost.
