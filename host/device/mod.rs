@@ -236,6 +236,9 @@ pub enum DeviceError {
         /// What is wrong with it.
         misuse: Misuse,
     },
+    /// A pager has the device already.
+    #[error("the device serves another pager; close that one, or open a device for each")]
+    InUse,
     /// The device was given up on.
     #[error("the device is lost: an operation did not end within device_timeout")]
     Lost,
@@ -292,6 +295,13 @@ pub trait Device: Debug + Send + Sync {
 
     /// Returns the staging rings.
     fn staging(&self) -> Staging;
+
+    /// Takes the device for one pager, and returns whether no other has it: two would take each
+    /// other's reports and staging pieces, and so each other's bytes.
+    fn claim(&self) -> bool;
+
+    /// Gives the device back for another pager.
+    fn release(&self);
 
     /// Takes in operations, each hop's in the given order. Returns without waiting for anything.
     ///

@@ -107,11 +107,15 @@ impl Pager {
             device_timeout: config.device_timeout,
         };
         let common = Arc::new(Shared::new(parts, core));
+        if !common.device.claim() {
+            return Err(DeviceError::InUse.into());
+        }
         let mut thread = DeviceThread::new(Arc::clone(&common));
-        let thread = Builder::new()
-            .name("kvtide-device".to_owned())
-            .spawn(move || thread.run())
-            .map_err(|error| OpenError::Thread { reason: error.to_string() })?;
+        let thread = Builder::new().name("kvtide-device".to_owned()).spawn(move || thread.run());
+        let thread = thread.map_err(|error| {
+            common.device.release();
+            OpenError::Thread { reason: error.to_string() }
+        })?;
         Ok(Self { shared: common, thread: Some(thread), close_timeout: config.close_timeout })
     }
 
@@ -227,6 +231,7 @@ impl Pager {
         }
         // The thread ends by itself once nothing is under way; its panic is a poisoned pager.
         let is_joined = thread.join().is_ok();
+        self.shared.device.release();
         CloseReport { is_drained: is_drained && is_joined }
     }
 

@@ -89,6 +89,14 @@ impl Device for ManualDevice {
         Staging { out_pieces: self.pieces, in_pieces: self.pieces, piece }
     }
 
+    fn claim(&self) -> bool {
+        !self.is_claimed.swap(true, Ordering::SeqCst)
+    }
+
+    fn release(&self) {
+        self.is_claimed.store(false, Ordering::SeqCst);
+    }
+
     fn submit(&self, operations: Vec<Operation>) -> Result<(), DeviceError> {
         let mut state = self.state.lock().unwrap();
         let is_refused = |operation: &Operation| match &operation.work {
@@ -369,6 +377,16 @@ fn a_device_thread_that_panics_poisons_the_pager_and_ends_every_ticket() {
     assert_eq!(pager.health(), Health::Poisoned);
     assert!(pager.store(store(&keys, &blocks)).is_err(), "nothing would move it");
     assert!(!pager.close().is_drained);
+}
+
+#[test]
+fn a_device_serves_one_pager_at_a_time() {
+    let device = ManualDevice::new(true, 2);
+    let first = pager(&device, 8);
+    let open = || Pager::open(&config(8), Arc::clone(&device) as Arc<dyn Device>);
+    assert_eq!(open().unwrap_err(), OpenError::Device(DeviceError::InUse));
+    assert!(first.close().is_drained);
+    assert!(open().unwrap().close().is_drained);
 }
 
 #[test]

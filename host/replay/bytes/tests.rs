@@ -170,6 +170,14 @@ impl<F: Fn(&mut [Operation]) + Send + Sync> Device for Altered<F> {
         self.inner.staging()
     }
 
+    fn claim(&self) -> bool {
+        self.inner.claim()
+    }
+
+    fn release(&self) {
+        self.inner.release();
+    }
+
     fn submit(&self, mut operations: Vec<Operation>) -> Result<(), DeviceError> {
         (self.alter)(&mut operations);
         self.inner.submit(operations)
