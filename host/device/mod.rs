@@ -19,7 +19,7 @@
 //! - an in-link waits on nothing of the engine; an unpack writes its blocks only after the engine's
 //!   event, only bytes that matched their sums, and never after it has been reported;
 //! - an event that was never recorded orders nothing, as on CUDA: what was recorded last when the
-//!   operation is submitted is what is waited for.
+//!   engine asked is what is waited for, since the pager [captures](Device::capture) it then.
 //!
 //! Invariants: operations of one hop begin in the order of submission; every operation submitted is
 //! reported exactly once, unless the device is given up on; the memory of an operation belongs to
@@ -70,7 +70,8 @@ impl EventHandle {
 pub enum Ready {
     /// At once.
     Now,
-    /// Once the work recorded last in the event has ended.
+    /// Once the work that is recorded in the event now has ended. Recording it again or destroying
+    /// it later changes nothing.
     After(EventHandle),
 }
 
@@ -302,6 +303,18 @@ pub trait Device: Debug + Send + Sync {
 
     /// Gives the device back for another pager.
     fn release(&self);
+
+    /// Takes hold of what is recorded in the engine's event now, and returns an event that means
+    /// just that, whatever the engine does with its own. It lasts until it is
+    /// [forgotten](Device::forget).
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::UnknownEvent`].
+    fn capture(&self, event: EventHandle) -> Result<EventHandle, DeviceError>;
+
+    /// Lets go of a captured event; what waits for it goes on waiting.
+    fn forget(&self, captured: EventHandle);
 
     /// Takes in operations, each hop's in the given order. Returns without waiting for anything.
     ///

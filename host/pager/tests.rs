@@ -97,6 +97,12 @@ impl Device for ManualDevice {
         self.is_claimed.store(false, Ordering::SeqCst);
     }
 
+    fn capture(&self, event: EventHandle) -> Result<EventHandle, DeviceError> {
+        Ok(event)
+    }
+
+    fn forget(&self, _captured: EventHandle) {}
+
     fn submit(&self, operations: Vec<Operation>) -> Result<(), DeviceError> {
         let mut state = self.state.lock().unwrap();
         let is_refused = |operation: &Operation| match &operation.work {

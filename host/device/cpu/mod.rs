@@ -188,6 +188,15 @@ impl Device for CpuDevice {
         self.is_claimed.store(false, Ordering::Release);
     }
 
+    fn capture(&self, event: EventHandle) -> Result<EventHandle, DeviceError> {
+        self.shared.events.capture(event)
+    }
+
+    fn forget(&self, captured: EventHandle) {
+        // One that is not there is as forgotten as can be.
+        let _ = self.shared.events.destroy(captured);
+    }
+
     fn submit(&self, operations: Vec<Operation>) -> Result<(), DeviceError> {
         self.shared.submit(operations)
     }
