@@ -93,9 +93,11 @@ impl Pager {
         core_config.lease_ns = u64::try_from(config.lease.as_nanos()).unwrap_or(u64::MAX);
         let random = [0, 1].map(|word| RandomState::new().hash_one(word));
         core_config.index_seed = IndexSeed::new(random);
-        let core = Core::new(&core_config)?;
+        core_config.validate()?;
         let slabs = shares.iter().map(|share| Slab::allocate(share.slot_count, share.slot));
         let slabs = slabs.collect::<Result<Vec<_>, _>>()?;
+        // After the slabs, which refuse a capacity that is not to be had: its tables only abort.
+        let core = Core::new(&core_config)?;
         let groups = config.layout.groups().iter();
         let packings = groups.map(|group| Packing::new(group, group.blocks_per_chunk()));
         let parts = SharedParts {
@@ -220,8 +222,8 @@ impl Pager {
             return CloseReport { is_drained: false };
         }
         self.shared.start_closing();
-        let end = Instant::now() + self.close_timeout;
-        while self.shared.is_busy() && Instant::now() < end {
+        let start = Instant::now();
+        while self.shared.is_busy() && start.elapsed() < self.close_timeout {
             std::thread::sleep(Duration::from_millis(1));
         }
         let is_drained = !self.shared.is_busy();

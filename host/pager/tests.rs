@@ -396,6 +396,14 @@ fn a_device_serves_one_pager_at_a_time() {
 }
 
 #[test]
+fn a_close_timeout_may_be_as_long_as_it_likes() {
+    let device = ManualDevice::new(true, 2);
+    let config = PagerConfig { close_timeout: Duration::MAX, ..config(8) };
+    let pager = Pager::open(&config, Arc::clone(&device) as Arc<dyn Device>).unwrap();
+    assert!(pager.close().is_drained);
+}
+
+#[test]
 fn a_device_that_does_not_answer_is_lost_and_every_ticket_ends() {
     let device = ManualDevice::new(false, 4);
     let config = PagerConfig { device_timeout: Duration::from_millis(30), ..config(8) };

@@ -153,9 +153,9 @@ impl Pager {
     ///
     /// [`RequestError`] names what is wrong with the request.
     pub fn load(&self, plan: &Plan, chunks: LoadChunks<'_>) -> Result<Ticket, RequestError> {
-        plan.renew()?;
         let group = self.check_request(chunks.group, chunks.keys, chunks.blocks)?;
         check_targets(group, chunks.blocks)?;
+        plan.renew()?;
         let deadline = self.shared.deadline(self.timeout(chunks.timeout));
         self.transfer(group, chunks.keys, chunks.blocks, chunks.ready, |_, keys, open| {
             let request = LoadRequest { group: chunks.group, keys, deadline };
