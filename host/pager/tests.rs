@@ -510,6 +510,9 @@ fn settings_that_cannot_work_are_errors_at_open() {
             needed: ByteCount::new(SLOT_BYTES),
         }
     );
+    // Refused before its tables, of a tenth of a terabyte, are touched.
+    let absurd = open(&PagerConfig::new(layout(), ByteCount::new(1 << 43)));
+    assert!(matches!(absurd, OpenError::Slab(_)), "{absurd}");
     let zero = PagerConfig { lease: Duration::ZERO, ..config(8) };
     assert_eq!(open(&zero), OpenError::ZeroTimeout { field: "lease" });
 }
