@@ -205,6 +205,11 @@ impl Core {
         self.is_poisoned
     }
 
+    /// Refuses every further command, because whoever runs the actions has broken off.
+    pub(crate) fn poison(&mut self) {
+        self.is_poisoned = true;
+    }
+
     /// Returns the bytes of all tables, as allocated by [`Core::new`].
     pub fn memory(&self) -> ByteCount {
         let per_chunk = self.chunks.records().len() * ChunkTable::CHUNK_BYTES;

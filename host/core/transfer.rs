@@ -102,6 +102,9 @@ pub enum Failure {
     /// The bytes did not match their checksum; the chunk is lost and nothing was written.
     #[error("the chunk's bytes do not match their checksum")]
     Checksum,
+    /// An internal invariant was found broken while it was under way; nothing is served any more.
+    #[error("the pager is poisoned: an internal invariant was found broken; open another one")]
+    Poisoned,
 }
 
 /// Names a transfer until it has ended and its owner has let go of it.

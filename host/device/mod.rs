@@ -19,7 +19,7 @@
 //! - an in-link waits on nothing of the engine; an unpack writes its blocks only after the engine's
 //!   event, only bytes that matched their sums, and never after it has been reported;
 //! - an event that was never recorded orders nothing, as on CUDA: what was recorded last when the
-//!   operation is submitted is what is waited for.
+//!   engine asked is what is waited for, since the pager [captures](Device::capture) it then.
 //!
 //! Invariants: operations of one hop begin in the order of submission; every operation submitted is
 //! reported exactly once, unless the device is given up on; the memory of an operation belongs to
@@ -72,7 +72,8 @@ impl EventHandle {
 pub enum Ready {
     /// At once.
     Now,
-    /// Once the work recorded last in the event has ended.
+    /// Once the work that is recorded in the event now has ended. Recording it again or destroying
+    /// it later changes nothing.
     After(EventHandle),
 }
 
@@ -238,6 +239,9 @@ pub enum DeviceError {
         /// What is wrong with it.
         misuse: Misuse,
     },
+    /// A pager has the device already.
+    #[error("the device serves another pager; close that one, or open a device for each")]
+    InUse,
     /// The device was given up on.
     #[error("the device is lost: an operation did not end within device_timeout")]
     Lost,
@@ -294,6 +298,25 @@ pub trait Device: Debug + Send + Sync {
 
     /// Returns the staging rings.
     fn staging(&self) -> Staging;
+
+    /// Takes the device for one pager, and returns whether no other has it: two would take each
+    /// other's reports and staging pieces, and so each other's bytes.
+    fn claim(&self) -> bool;
+
+    /// Gives the device back for another pager.
+    fn release(&self);
+
+    /// Takes hold of what is recorded in the engine's event now, and returns an event that means
+    /// just that, whatever the engine does with its own. It lasts until it is
+    /// [forgotten](Device::forget).
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::UnknownEvent`].
+    fn capture(&self, event: EventHandle) -> Result<EventHandle, DeviceError>;
+
+    /// Lets go of a captured event; what waits for it goes on waiting.
+    fn forget(&self, captured: EventHandle);
 
     /// Takes in operations, each hop's in the given order. Returns without waiting for anything.
     ///

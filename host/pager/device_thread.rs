@@ -14,6 +14,7 @@ use crate::core::{Completion, Hop, HopFailure, HopRequest, TransferId};
 use crate::device::{Finished, Operation, Outcome, PieceIndex, Work};
 use crate::units::Timestamp;
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -64,8 +65,16 @@ impl DeviceThread {
         }
     }
 
-    /// Runs until the pager closes and nothing is under way.
+    /// Runs until the pager closes and nothing is under way. A panic poisons the pager, so that
+    /// no ticket waits for a thread that is gone.
     pub(super) fn run(&mut self) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.serve())) {
+            self.shared.poison();
+            resume_unwind(panic);
+        }
+    }
+
+    fn serve(&mut self) {
         loop {
             self.shared.take_inbox(&mut self.hops);
             self.start_hops();
@@ -85,16 +94,20 @@ impl DeviceThread {
         }
     }
 
-    /// Gives every hop its staging piece and submits it.
+    /// Submits every hop, those of one transfer together: what the device refuses of one, such as
+    /// an event that it does not know, is no fault of another.
     fn start_hops(&mut self) {
-        let mut operations = Vec::with_capacity(self.hops.len());
+        let hops = std::mem::take(&mut self.hops);
+        for hops in hops.chunk_by(|one, next| one.transfer == next.transfer) {
+            self.start_together(hops);
+        }
+    }
+
+    /// Gives every hop its staging piece and submits them.
+    fn start_together(&mut self, hops: &[HopRequest]) {
+        let mut operations = Vec::with_capacity(hops.len());
         let started = Instant::now();
-        for hop in std::mem::take(&mut self.hops) {
-            let tag = self.next_tag;
-            self.next_tag += 1;
-            let piece = self.piece_for(hop);
-            self.flights.insert(tag, Flight { hop, piece, started });
-            self.shared.meters().begin(hop.hop, started);
+        for &hop in hops {
             let work = self.shared.with_job(hop.transfer, |job| {
                 let chunk = &job.chunks[usize::from(hop.position)];
                 let slot = || self.shared.slot(hop, job.image);
@@ -105,7 +118,13 @@ impl DeviceThread {
                     Hop::Unpack => Work::Unpack(chunk.clone()),
                 }
             });
-            let work = work.expect("a transfer under way keeps its job");
+            // A transfer under way keeps its job, unless the pager is poisoned.
+            let Some(work) = work else { continue };
+            let tag = self.next_tag;
+            self.next_tag += 1;
+            let piece = self.piece_for(hop);
+            self.flights.insert(tag, Flight { hop, piece, started });
+            self.shared.meters().begin(hop.hop, started);
             operations.push(Operation { tag, piece, work });
         }
         if operations.is_empty() {
@@ -185,6 +204,9 @@ impl DeviceThread {
     fn tick_if_due(&mut self) {
         let now = self.shared.now();
         let ticked = self.shared.collect(&mut self.effects, |core| core.tick(now));
+        if ticked.is_err() && self.shared.is_busy() {
+            self.shared.end_poisoned();
+        }
         // A poisoned core has no more time to keep.
         self.next_tick = ticked.unwrap_or(Timestamp::NEVER);
         self.shared.settle(&mut self.effects);

@@ -7,8 +7,8 @@
 //!
 //! Invariants: no call waits for I/O or the device, except [`Ticket::wait`] and its kin and
 //! [`Pager::close`]; a user's error is an error of the call, never a panic; a failure of a device
-//! or a chunk is a stage of a ticket, and so a miss; after [`Pager::close`] nothing of the pager
-//! touches the engine's memory.
+//! or a chunk is a stage of a ticket, and so a miss; after a [`Pager::close`] that drained nothing
+//! of the pager touches the engine's memory.
 
 mod config;
 mod device_thread;
@@ -50,9 +50,12 @@ use std::time::{Duration, Instant};
 pub enum Health {
     /// It does.
     Serving,
-    /// The device did not end an operation in time. Lookups still answer; every transfer fails.
+    /// The device did not end an operation in time. Lookups still answer; every transfer fails. No
+    /// operation begins to touch a block any more, but over the engine's own memory one that had
+    /// begun may go on until the device is dropped.
     DeviceLost,
-    /// An internal invariant was found broken. Everything misses.
+    /// An internal invariant was found broken. Every ticket under way has failed, every later call
+    /// is refused, and the device is given up on as if it were lost.
     Poisoned,
 }
 
@@ -90,9 +93,11 @@ impl Pager {
         core_config.lease_ns = u64::try_from(config.lease.as_nanos()).unwrap_or(u64::MAX);
         let random = [0, 1].map(|word| RandomState::new().hash_one(word));
         core_config.index_seed = IndexSeed::new(random);
-        let core = Core::new(&core_config)?;
+        core_config.validate()?;
         let slabs = shares.iter().map(|share| Slab::allocate(share.slot_count, share.slot));
         let slabs = slabs.collect::<Result<Vec<_>, _>>()?;
+        // After the slabs, which refuse a capacity that is not to be had: its tables only abort.
+        let core = Core::new(&core_config)?;
         let groups = config.layout.groups().iter();
         let packings = groups.map(|group| Packing::new(group, group.blocks_per_chunk()));
         let setup = Setup {
@@ -104,11 +109,15 @@ impl Pager {
             device_timeout: config.device_timeout,
         };
         let common = Arc::new(Shared::new(setup, core));
+        if !common.setup.device.claim() {
+            return Err(DeviceError::InUse.into());
+        }
         let mut thread = DeviceThread::new(Arc::clone(&common));
-        let thread = Builder::new()
-            .name("kvtide-device".to_owned())
-            .spawn(move || thread.run())
-            .map_err(|error| OpenError::Thread { reason: error.to_string() })?;
+        let thread = Builder::new().name("kvtide-device".to_owned()).spawn(move || thread.run());
+        let thread = thread.map_err(|error| {
+            common.setup.device.release();
+            OpenError::Thread { reason: error.to_string() }
+        })?;
         Ok(Self { shared: common, thread: Some(thread), close_timeout: config.close_timeout })
     }
 
@@ -213,8 +222,8 @@ impl Pager {
             return CloseReport { is_drained: false };
         }
         self.shared.start_closing();
-        let end = Instant::now() + self.close_timeout;
-        while self.shared.is_busy() && Instant::now() < end {
+        let start = Instant::now();
+        while self.shared.is_busy() && start.elapsed() < self.close_timeout {
             std::thread::sleep(Duration::from_millis(1));
         }
         let is_drained = !self.shared.is_busy();
@@ -224,6 +233,7 @@ impl Pager {
         }
         // The thread ends by itself once nothing is under way; its panic is a poisoned pager.
         let is_joined = thread.join().is_ok();
+        self.shared.setup.device.release();
         CloseReport { is_drained: is_drained && is_joined }
     }
 

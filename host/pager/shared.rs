@@ -9,9 +9,10 @@
 use super::metrics::HopMeters;
 use super::ticket::TicketState;
 use crate::core::{
-    Action, Completion, Core, Hop, HopRequest, KEY_COUNT_MAX, PlanId, Refused, Stage, TransferId,
+    Action, Completion, Core, Failure, Hop, HopRequest, KEY_COUNT_MAX, PlanId, Refused, Stage,
+    TransferId,
 };
-use crate::device::{ChunkBlocks, Device};
+use crate::device::{ChunkBlocks, Device, DeviceError, EventHandle, Ready};
 use crate::layout::{Layout, Packing};
 use crate::mem::Slab;
 use crate::units::{ByteCount, Timestamp};
@@ -60,6 +61,31 @@ pub(super) struct Job {
     pub(super) chunks: Vec<ChunkBlocks>,
     /// Bytes of the slot image of each chunk.
     pub(super) image: ByteCount,
+    /// Keeps what the chunks wait for.
+    pub(super) _captured: Option<Arc<CapturedEvent>>,
+}
+
+/// What was recorded in an engine's event when it asked for a transfer, kept for its hops.
+#[derive(Debug)]
+pub(super) struct CapturedEvent {
+    device: Arc<dyn Device>,
+    event: EventHandle,
+}
+
+impl CapturedEvent {
+    pub(super) fn new(device: &Arc<dyn Device>, event: EventHandle) -> Result<Self, DeviceError> {
+        Ok(Self { event: device.capture(event)?, device: Arc::clone(device) })
+    }
+
+    pub(super) fn ready(&self) -> Ready {
+        Ready::After(self.event)
+    }
+}
+
+impl Drop for CapturedEvent {
+    fn drop(&mut self) {
+        self.device.forget(self.event);
+    }
 }
 
 /// What a command brought about, to be run after the lock is let go of.
@@ -156,8 +182,24 @@ impl Shared {
     }
 
     pub(super) fn lose_device(&self) {
-        self.is_device_lost.store(true, Ordering::Release);
+        // In this order: whoever sees the loss ends tickets, after which nothing may begin.
         self.setup.device.abandon();
+        self.is_device_lost.store(true, Ordering::Release);
+    }
+
+    /// Serves no more, because the device thread has broken off.
+    pub(super) fn poison(&self) {
+        lock(&self.core).poison();
+        self.end_poisoned();
+    }
+
+    /// Ends every transfer under way: a poisoned core ends none, and opens none either.
+    pub(super) fn end_poisoned(&self) {
+        self.lose_device();
+        let jobs = std::mem::take(&mut *lock(&self.jobs));
+        for (id, job) in jobs {
+            job.ticket.settle(id, &vec![Stage::Failed(Failure::Poisoned); job.chunks.len()]);
+        }
     }
 
     pub(super) fn drop_queue(&self) -> Sender<PlanId> {
@@ -227,13 +269,11 @@ impl Shared {
         for settled in effects.settled.drain(..) {
             let stages = &settled.stages[..settled.count];
             let has_ended = stages.iter().all(|stage| stage.is_final());
-            let ticket = {
+            // A job is dropped after unlock: it lets go of an event of the device.
+            let (ticket, _ended) = {
                 let mut jobs = lock(&self.jobs);
                 let ticket = jobs.get(&settled.id).map(|job| Arc::clone(&job.ticket));
-                if has_ended {
-                    jobs.remove(&settled.id);
-                }
-                ticket
+                (ticket, if has_ended { jobs.remove(&settled.id) } else { None })
             };
             if let Some(ticket) = ticket {
                 ticket.settle(settled.id, stages);

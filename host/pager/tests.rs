@@ -2,15 +2,22 @@
 //! closing promise, without a byte moved.
 
 use super::config::{Share, shares};
-use super::{Health, LoadChunks, OpenError, Pager, PagerConfig, RequestError, StoreChunks};
-use crate::core::{Failure, Hop, MissReason, Stage};
-use crate::device::{Device, DeviceError, Finished, Operation, Outcome, Ready, Staging};
+use super::{
+    Health, LoadChunks, OpenError, Pager, PagerConfig, RequestError, StoreChunks, Ticket,
+    TicketReport,
+};
+use crate::core::{Core, Failure, Hop, MissReason, Stage};
+use crate::device::{
+    Device, DeviceError, EventHandle, Finished, Operation, Outcome, Ready, Staging, Work,
+};
 use crate::key::Key;
 use crate::layout::engines::{LatentCache, LayerBase};
 use crate::layout::{Attention, ElementType, Group, Layout, Paging};
 use crate::units::{BlockCount, BlockId, ByteCount, GroupIndex, TokenCount};
 use proptest::prelude::*;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -27,6 +34,9 @@ struct ManualDevice {
     state: Mutex<State>,
     changed: Condvar,
     pieces: u32,
+    is_claimed: AtomicBool,
+    /// Panics at the next poll.
+    panics: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -36,12 +46,16 @@ struct State {
     finished: Vec<Finished>,
     is_woken: bool,
     is_abandoned: bool,
+    /// Refuses operations that read or write this block.
+    refused: Option<BlockId>,
 }
 
 impl ManualDevice {
     fn new(automatic: bool, pieces: u32) -> Arc<Self> {
         let state = State { automatic, ..State::default() };
-        Arc::new(Self { state: Mutex::new(state), changed: Condvar::new(), pieces })
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let (is_claimed, panics) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { state, changed, pieces, is_claimed, panics })
     }
 
     /// Waits for operations of `hop` to be under way, and ends all that are.
@@ -75,8 +89,29 @@ impl Device for ManualDevice {
         Staging { out_pieces: self.pieces, in_pieces: self.pieces, piece }
     }
 
+    fn claim(&self) -> bool {
+        !self.is_claimed.swap(true, Ordering::SeqCst)
+    }
+
+    fn release(&self) {
+        self.is_claimed.store(false, Ordering::SeqCst);
+    }
+
+    fn capture(&self, event: EventHandle) -> Result<EventHandle, DeviceError> {
+        Ok(event)
+    }
+
+    fn forget(&self, _captured: EventHandle) {}
+
     fn submit(&self, operations: Vec<Operation>) -> Result<(), DeviceError> {
         let mut state = self.state.lock().unwrap();
+        let is_refused = |operation: &Operation| match &operation.work {
+            Work::Pack(chunk) | Work::Unpack(chunk) => state.refused == Some(chunk.blocks[0]),
+            Work::OutLink { .. } | Work::InLink { .. } => false,
+        };
+        if operations.iter().any(is_refused) {
+            return Err(DeviceError::UnknownEvent { handle: 1 });
+        }
         for operation in operations {
             if state.automatic {
                 let outcome = Outcome::Done;
@@ -90,6 +125,7 @@ impl Device for ManualDevice {
     }
 
     fn poll(&self, finished: &mut Vec<Finished>) {
+        assert!(!self.panics.swap(false, Ordering::SeqCst), "as the test told it");
         finished.append(&mut self.state.lock().unwrap().finished);
     }
 
@@ -260,6 +296,114 @@ fn cancelling_gives_up_what_has_not_begun() {
 }
 
 #[test]
+fn cancelling_a_ticket_of_which_nothing_has_begun_ends_it() {
+    let device = ManualDevice::new(false, 1);
+    let pager = pager(&device, 8);
+    let (keys, blocks) = (keys(3), blocks(3));
+    let ahead = pager.store(store(&keys[..1], &blocks[..1])).unwrap();
+    let behind = Arc::new(pager.store(store(&keys[1..], &blocks[1..])).unwrap());
+    let cancelled = Arc::clone(&behind);
+    let cancelling = std::thread::spawn(move || cancelled.cancel());
+    let report = behind.wait_for(SOON).expect("the ticket has ended");
+    assert_eq!(report.stages, [Stage::Failed(Failure::Cancelled); 2]);
+    cancelling.join().unwrap();
+    device.finish(Hop::Pack, Outcome::Done);
+    device.finish(Hop::OutLink, Outcome::Done);
+    assert!(ahead.wait().is_done());
+}
+
+#[test]
+fn a_waker_may_ask_the_ticket_at_once() {
+    struct Ask(Mutex<Ticket>, Sender<Option<TicketReport>>);
+    impl Wake for Ask {
+        fn wake(self: Arc<Self>) {
+            self.1.send(self.0.lock().unwrap().poll_report()).unwrap();
+        }
+    }
+    let device = ManualDevice::new(false, 1);
+    let pager = pager(&device, 8);
+    let (keys, blocks) = (keys(1), blocks(1));
+    let (told, report) = channel();
+    let ask = Arc::new(Ask(Mutex::new(pager.store(store(&keys, &blocks)).unwrap()), told));
+    let waker = Waker::from(Arc::clone(&ask));
+    let poll =
+        |waker: &Waker| Pin::new(&mut *ask.0.lock().unwrap()).poll(&mut Context::from_waker(waker));
+    assert_eq!(poll(Waker::noop()), Poll::Pending);
+    assert_eq!(poll(&waker), Poll::Pending, "the waker that polled last is the one to wake");
+    device.finish(Hop::Pack, Outcome::Done);
+    device.finish(Hop::OutLink, Outcome::Done);
+    assert!(report.recv_timeout(SOON).expect("it returned").expect("it has ended").is_done());
+}
+
+#[test]
+fn what_the_device_refuses_of_one_ticket_is_no_fault_of_another() {
+    let device = ManualDevice::new(false, 2);
+    let pager = pager(&device, 8);
+    let (keys, blocks) = (keys(4), blocks(4));
+    let ahead = pager.store(store(&keys[..2], &blocks[..2])).unwrap();
+    device.state.lock().unwrap().refused = Some(blocks[2]);
+    let bad = pager.store(store(&keys[2..3], &blocks[2..3])).unwrap();
+    let good = pager.store(store(&keys[3..], &blocks[3..])).unwrap();
+    device.finish(Hop::Pack, Outcome::Done);
+    // Frees both pieces at once, so that both packs are handed over at once.
+    device.finish(Hop::OutLink, Outcome::Done);
+    assert!(ahead.wait().is_done());
+    assert_eq!(bad.wait().stages, [Stage::Failed(Failure::Device)]);
+    device.finish(Hop::Pack, Outcome::Done);
+    device.finish(Hop::OutLink, Outcome::Done);
+    assert!(good.wait().is_done());
+    assert_eq!(pager.health(), Health::Serving);
+}
+
+#[test]
+fn a_poisoned_pager_ends_every_ticket_and_closes() {
+    let device = ManualDevice::new(false, 2);
+    let pager = pager(&device, 8);
+    let (keys, blocks) = (keys(4), blocks(4));
+    let ticket = pager.store(store(&keys, &blocks)).unwrap();
+    pager.shared.command(Core::poison);
+    let report = ticket.wait_for(SOON).expect("it has ended");
+    assert_eq!(report.stages, [Stage::Failed(Failure::Poisoned); 4]);
+    assert_eq!(pager.health(), Health::Poisoned);
+    assert!(device.state.lock().unwrap().is_abandoned, "nothing is read after the ticket's end");
+    assert!(pager.store(store(&keys, &blocks)).is_err());
+    assert!(pager.close().is_drained);
+}
+
+#[test]
+fn a_device_thread_that_panics_poisons_the_pager_and_ends_every_ticket() {
+    let device = ManualDevice::new(false, 2);
+    let pager = pager(&device, 8);
+    let (keys, blocks) = (keys(4), blocks(4));
+    let ticket = pager.store(store(&keys, &blocks)).unwrap();
+    device.panics.store(true, Ordering::SeqCst);
+    device.wake();
+    let report = ticket.wait_for(SOON).expect("it has ended");
+    assert_eq!(report.stages, [Stage::Failed(Failure::Poisoned); 4]);
+    assert_eq!(pager.health(), Health::Poisoned);
+    assert!(pager.store(store(&keys, &blocks)).is_err(), "nothing would move it");
+    assert!(!pager.close().is_drained);
+}
+
+#[test]
+fn a_device_serves_one_pager_at_a_time() {
+    let device = ManualDevice::new(true, 2);
+    let first = pager(&device, 8);
+    let open = || Pager::open(&config(8), Arc::clone(&device) as Arc<dyn Device>);
+    assert_eq!(open().unwrap_err(), OpenError::Device(DeviceError::InUse));
+    assert!(first.close().is_drained);
+    assert!(open().unwrap().close().is_drained);
+}
+
+#[test]
+fn a_close_timeout_may_be_as_long_as_it_likes() {
+    let device = ManualDevice::new(true, 2);
+    let config = PagerConfig { close_timeout: Duration::MAX, ..config(8) };
+    let pager = Pager::open(&config, Arc::clone(&device) as Arc<dyn Device>).unwrap();
+    assert!(pager.close().is_drained);
+}
+
+#[test]
 fn a_device_that_does_not_answer_is_lost_and_every_ticket_ends() {
     let device = ManualDevice::new(false, 4);
     let config = PagerConfig { device_timeout: Duration::from_millis(30), ..config(8) };
@@ -366,6 +510,9 @@ fn settings_that_cannot_work_are_errors_at_open() {
             needed: ByteCount::new(SLOT_BYTES),
         }
     );
+    // Refused before its tables, of a tenth of a terabyte, are touched.
+    let absurd = open(&PagerConfig::new(layout(), ByteCount::new(1 << 43)));
+    assert!(matches!(absurd, OpenError::Slab(_)), "{absurd}");
     let zero = PagerConfig { lease: Duration::ZERO, ..config(8) };
     assert_eq!(open(&zero), OpenError::ZeroTimeout { field: "lease" });
 }

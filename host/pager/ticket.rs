@@ -107,7 +107,9 @@ impl Ticket {
 
     /// Gives up what has not begun. What has begun ends as it would.
     pub fn cancel(&self) {
-        for (transfer, _) in self.state.lock().open_transfers() {
+        // Not in the loop's head, which would keep the lock: what a cancel ends is told the ticket.
+        let open = self.state.lock().open_transfers();
+        for (transfer, _) in open {
             self.shared.cancel(transfer);
         }
     }
@@ -121,9 +123,9 @@ impl Future for Ticket {
         if let Some(report) = progress.report() {
             return Poll::Ready(report);
         }
-        let waker = context.waker();
-        if !progress.wakers.iter().any(|known| known.will_wake(waker)) {
-            progress.wakers.push(waker.clone());
+        match &mut progress.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
         }
         Poll::Pending
     }
@@ -140,7 +142,8 @@ pub(super) struct TicketState {
 pub(super) struct Progress {
     stages: Vec<Stage>,
     transfers: Vec<Part>,
-    wakers: Vec<Waker>,
+    /// Of the task that polled last: a future owes a wake to no other.
+    waker: Option<Waker>,
 }
 
 /// One transfer of a ticket.
@@ -179,11 +182,8 @@ impl TicketState {
     /// Makes the state of a ticket over `chunk_count` chunks, without transfers yet; chunks that
     /// get none keep `initial`.
     pub(super) fn new(chunk_count: usize, initial: Stage) -> Self {
-        let progress = Progress {
-            stages: vec![initial; chunk_count],
-            transfers: Vec::new(),
-            wakers: Vec::new(),
-        };
+        let progress =
+            Progress { stages: vec![initial; chunk_count], transfers: Vec::new(), waker: None };
         Self { progress: Mutex::new(progress), changed: Condvar::new() }
     }
 
@@ -199,8 +199,8 @@ impl TicketState {
 
     /// Takes in what a wake said: the transfer's stages, released or final.
     pub(super) fn settle(&self, id: TransferId, stages: &[Stage]) {
-        let mut progress = self.lock();
-        let progress = &mut *progress;
+        let mut guard = self.lock();
+        let progress = &mut *guard;
         let Some(part) = progress.transfers.iter_mut().find(|part| part.id == id) else {
             return;
         };
@@ -211,10 +211,13 @@ impl TicketState {
         part.is_released = stages.iter().all(|stage| stage.is_released());
         part.has_ended = stages.iter().all(|stage| stage.is_final());
         progress.stages[part.chunks.clone()].copy_from_slice(stages);
-        let wakers =
-            if progress.has_ended() { std::mem::take(&mut progress.wakers) } else { Vec::new() };
+        let waker = if progress.has_ended() { progress.waker.take() } else { None };
         self.changed.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        drop(guard);
+        // After unlock: a waker may poll the ticket at once.
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
     fn wait_until(&self, timeout: Duration, reached: impl Fn(&Progress) -> bool) -> bool {

@@ -1,6 +1,6 @@
 //! Stores and loads: what an engine asks for, checked at the edge and cut into transfers.
 
-use super::shared::{Job, transfer_range};
+use super::shared::{CapturedEvent, Job, transfer_range};
 use super::ticket::{Ticket, TicketState};
 use super::{Pager, Plan};
 use crate::core::{
@@ -104,7 +104,7 @@ pub enum RequestError {
     /// The core refused.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The device cannot take work.
+    /// The device does not know the event.
     #[error(transparent)]
     Device(DeviceError),
     /// The pager is closing.
@@ -153,9 +153,9 @@ impl Pager {
     ///
     /// [`RequestError`] names what is wrong with the request.
     pub fn load(&self, plan: &Plan, chunks: LoadChunks<'_>) -> Result<Ticket, RequestError> {
-        plan.renew()?;
         let group = self.check_request(chunks.group, chunks.keys, chunks.blocks)?;
         check_targets(group, chunks.blocks)?;
+        plan.renew()?;
         let deadline = self.shared.deadline(self.timeout(chunks.timeout));
         self.transfer(group, chunks.keys, chunks.blocks, chunks.ready, |_, keys, open| {
             let request = LoadRequest { group: chunks.group, keys, deadline };
@@ -182,6 +182,13 @@ impl Pager {
         let initial = Stage::Failed(Failure::Busy);
         let state = Arc::new(TicketState::new(keys.len(), initial));
         let blocks_per_chunk = group.blocks_per_chunk().get() as usize;
+        let captured = match ready {
+            Ready::Now => None,
+            Ready::After(event) => {
+                Some(Arc::new(CapturedEvent::new(&self.shared.setup.device, event)?))
+            }
+        };
+        let ready = captured.as_ref().map_or(Ready::Now, |captured| captured.ready());
         let image = self.shared.setup.packings[usize::from(group.index().get())].slot();
         let mut first = 0;
         while first < keys.len() {
@@ -197,7 +204,8 @@ impl Pager {
                 .collect();
             let job = |id| {
                 state.add_transfer(id, range.clone());
-                Job { ticket: Arc::clone(&state), chunks: chunks.clone(), image }
+                let ticket = Arc::clone(&state);
+                Job { ticket, chunks: chunks.clone(), image, _captured: captured.clone() }
             };
             match open(first, &keys[range.clone()], &job) {
                 Ok(_) => {}

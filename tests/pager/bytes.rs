@@ -2,10 +2,10 @@
 
 use crate::engine::{Engine, PATIENT, THREADS, Worker, keys, scatter};
 use kvtide::core::{Failure, Stage};
-use kvtide::device::Ready;
 use kvtide::device::cpu::CpuConfig;
+use kvtide::device::{DeviceError, Ready};
 use kvtide::key::Key;
-use kvtide::pager::{Health, StoreChunks, Ticket};
+use kvtide::pager::{Health, RequestError, StoreChunks, Ticket};
 use kvtide::units::GroupIndex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -102,4 +102,43 @@ fn an_event_that_never_comes_is_a_lost_device() {
     engine.spoil(GroupIndex::new(0), worker.blocks_of(0));
     drop(hold);
     engine.pager.audit().expect("all invariants hold");
+}
+
+#[test]
+fn an_event_recorded_again_or_destroyed_still_means_what_it_meant_at_the_store() {
+    let engine = Engine::open(8, CpuConfig { out_pieces: 1, in_pieces: 1 }, PATIENT);
+    let (worker, other) = (Worker::new(&engine, 0), Worker::new(&engine, 1));
+    let (group, keys) = (GroupIndex::new(0), keys(0, 5, 2));
+    worker.engine.spoil(group, worker.blocks_of(0));
+    // The only piece is taken, so the second chunk is given to the device only later.
+    let (hold, first) = store_behind_an_event(&other, &keys[..1]);
+    let (hold_second, second) = store_behind_an_event(&worker, &keys[1..]);
+    other.stream.record(worker.event).expect("the device's own event");
+    drop(hold);
+    other.stream.synchronize().expect("nothing panics");
+    first.wait();
+    engine.device.destroy_event(worker.event).expect("the device's own event");
+    assert!(!second.wait_released(Duration::from_millis(50)), "its blocks are not written yet");
+    // Only now does the stream that the store waits for get this far.
+    engine.write(group, keys[1], worker.blocks_of(0));
+    drop(hold_second);
+    assert!(second.wait().is_done());
+    let plan = engine.pager.lookup(&[&keys[1..], &[]]).expect("a plan is free");
+    assert!(worker.load(&plan, group, &keys[1..], 0).is_done(), "and compared");
+}
+
+#[test]
+fn an_unknown_event_is_an_error_of_the_call() {
+    let engine = Engine::open(8, CpuConfig { out_pieces: 1, in_pieces: 1 }, PATIENT);
+    let worker = Worker::new(&engine, 0);
+    engine.device.destroy_event(worker.event).expect("the device's own event");
+    let refused = engine.pager.store(StoreChunks {
+        group: GroupIndex::new(0),
+        parent: None,
+        keys: &keys(0, 5, 1),
+        blocks: worker.blocks_of(0),
+        ready: Ready::After(worker.event),
+        timeout: None,
+    });
+    assert!(matches!(refused, Err(RequestError::Device(DeviceError::UnknownEvent { .. }))));
 }

@@ -130,7 +130,7 @@ impl Engine {
         });
     }
 
-    fn compare(&self, group: GroupIndex, key: Key, blocks: &[BlockId]) {
+    pub(crate) fn compare(&self, group: GroupIndex, key: Key, blocks: &[BlockId]) {
         self.each_fragment(group, key, blocks, |offset, expected| {
             let mut found = vec![0; expected.len()];
             self.memory.read(offset, &mut found);

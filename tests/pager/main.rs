@@ -3,3 +3,4 @@
 mod bytes;
 mod engine;
 mod faults;
+mod stress;

@@ -175,13 +175,16 @@ impl Shared {
         let memory = self.out_ring.piece(piece, packing.slot());
         let Some(mut access) = memory.write() else { return Outcome::Failed };
         let header = self.blocks.while_read(|| {
+            // Given up on while it waited: its blocks are the engine's again.
+            if self.reports.is_abandoned() {
+                return None;
+            }
             #[expect(unsafe_code, reason = "reads the engine's blocks")]
             // SAFETY: the blocks lie in memory that `self.blocks` holds, which nobody writes now;
             // or the engine answers for them by the contract of `open_foreign`.
-            unsafe {
-                group.pack(self.level, chunk, &packing, access.payload())
-            }
+            Some(unsafe { group.pack(self.level, chunk, &packing, access.payload()) })
         });
+        let Some(header) = header else { return Outcome::Failed };
         memory.write_header(0, &header);
         self.out_ring.remember(piece, packing.slot());
         Outcome::Done
@@ -218,14 +221,18 @@ impl Shared {
             return Outcome::Mismatch;
         }
         self.blocks.while_written(|| {
+            // As in `pack`.
+            if self.reports.is_abandoned() {
+                return Outcome::Failed;
+            }
             #[expect(unsafe_code, reason = "writes the engine's blocks")]
             // SAFETY: the blocks lie in memory that `self.blocks` holds, which nobody else touches
             // now; or the engine answers for them by the contract of `open_foreign`.
             unsafe {
                 group.scatter(self.level, chunk, &packing, access.payload());
             }
-        });
-        Outcome::Done
+            Outcome::Done
+        })
     }
 
     /// Ends all queues. What runs goes on to its end, unreported: it holds the memory it touches.

@@ -50,6 +50,7 @@ use crate::layout::Layout;
 use hops::{BlockMemory, HOPS, Shared, thread_name};
 use image::{plane_outside, plane_range};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -67,6 +68,8 @@ pub struct CpuConfig {
 pub struct CpuDevice {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Whether a pager has it.
+    is_claimed: AtomicBool,
 }
 
 impl CpuDevice {
@@ -129,7 +132,7 @@ impl CpuDevice {
     ) -> Result<Arc<Self>, DeviceError> {
         let shared = Arc::new(Shared::new(layout, blocks, config)?);
         // Before its threads, so that those which did start end when another does not.
-        let mut device = Self { shared, threads: Vec::new() };
+        let mut device = Self { shared, threads: Vec::new(), is_claimed: AtomicBool::new(false) };
         for hop in HOPS {
             let shared = Arc::clone(&device.shared);
             let name = thread_name(hop).to_owned();
@@ -177,6 +180,23 @@ impl Device for CpuDevice {
             in_pieces: self.shared.in_ring.pieces.slot_count(),
             piece: self.shared.out_ring.pieces.slot_bytes(),
         }
+    }
+
+    fn claim(&self) -> bool {
+        !self.is_claimed.swap(true, Ordering::AcqRel)
+    }
+
+    fn release(&self) {
+        self.is_claimed.store(false, Ordering::Release);
+    }
+
+    fn capture(&self, event: EventHandle) -> Result<EventHandle, DeviceError> {
+        self.shared.events.capture(event)
+    }
+
+    fn forget(&self, captured: EventHandle) {
+        // One that is not there is as forgotten as can be.
+        let _ = self.shared.events.destroy(captured);
     }
 
     fn submit(&self, operations: Vec<Operation>) -> Result<(), DeviceError> {

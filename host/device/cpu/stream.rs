@@ -24,13 +24,25 @@ struct EventTable {
     recorded: HashMap<EventHandle, Option<Arc<Point>>>,
 }
 
+impl EventTable {
+    fn add(&mut self, recorded: Option<Arc<Point>>) -> EventHandle {
+        self.last_handle += 1;
+        let event = EventHandle::new(self.last_handle);
+        self.recorded.insert(event, recorded);
+        event
+    }
+}
+
 impl Events {
     pub(super) fn create(&self) -> EventHandle {
+        lock(&self.0).add(None)
+    }
+
+    /// Returns a new event in which the same is recorded as in this one now.
+    pub(super) fn capture(&self, event: EventHandle) -> Result<EventHandle, DeviceError> {
         let mut table = lock(&self.0);
-        table.last_handle += 1;
-        let event = EventHandle::new(table.last_handle);
-        table.recorded.insert(event, None);
-        event
+        let recorded = table.recorded.get(&event).cloned().ok_or_else(|| unknown(event))?;
+        Ok(table.add(recorded))
     }
 
     pub(super) fn destroy(&self, event: EventHandle) -> Result<(), DeviceError> {

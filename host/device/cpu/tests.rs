@@ -534,6 +534,25 @@ fn a_slow_operation_keeps_its_place_in_the_order() {
 }
 
 #[test]
+fn a_device_given_up_on_begins_to_write_no_block() {
+    let rig = Rig::new();
+    rig.store(0, chunk(7, &[0, 1]));
+    assert_eq!(rig.run(0, Work::InLink { slot: rig.slot(0, 2) }), Outcome::Done);
+    rig.device.inject(Hop::Unpack, 0, Fault::Slow(FOR_EVER));
+    rig.submit(1, 0, Work::Unpack(chunk(7, &[2, 3])));
+    while rig.device.begun(Hop::Unpack) == 0 {
+        std::thread::yield_now();
+    }
+    let Rig { memory, device, .. } = rig;
+    let before = bytes_of(&memory);
+    // Ends the delay. From here on the blocks are the engine's again.
+    device.abandon();
+    // Waits for its threads.
+    drop(device);
+    assert!(bytes_of(&memory) == before, "a block was written after its ticket had ended");
+}
+
+#[test]
 fn an_operation_that_never_ends_ends_with_the_device() {
     let rig = Rig::new();
     rig.device.inject(Hop::Pack, 0, Fault::Hang);

@@ -270,8 +270,8 @@ impl<'engine> Worker<'engine> {
             }
             Stage::Failed(failure) => {
                 self.tally.load_failures.add(failure, 1);
-                // Only a device that failed may leave its target undefined.
-                if failure != Failure::Device {
+                // Only a device that failed or broke off may leave its target undefined.
+                if !matches!(failure, Failure::Device | Failure::Poisoned) {
                     self.check(request, chunk, block, |_, fragment| is_poison(fragment));
                 }
             }

@@ -90,6 +90,7 @@ const fn failure_name(failure: Failure) -> &'static str {
         Failure::Cancelled => "cancelled",
         Failure::Device => "device",
         Failure::Checksum => "checksum",
+        Failure::Poisoned => "poisoned",
     }
 }
 

@@ -1,7 +1,7 @@
 //! The emulated engine against the dry run, and against devices that do what they must not.
 
 use super::{ByteReplayError, ByteReport, EngineConfig, Geometry, WrongByte, replay_bytes};
-use crate::device::{Device, DeviceError, Finished, Operation, Staging, Work};
+use crate::device::{Device, DeviceError, EventHandle, Finished, Operation, Staging, Work};
 use crate::layout::{PlaneContent, PlaneName};
 use crate::replay::bytes::pattern::{POISON, Pattern};
 use crate::replay::cache::key_of;
@@ -168,6 +168,22 @@ impl<F: Fn(&mut [Operation]) + Send + Sync> Device for Altered<F> {
 
     fn staging(&self) -> Staging {
         self.inner.staging()
+    }
+
+    fn claim(&self) -> bool {
+        self.inner.claim()
+    }
+
+    fn release(&self) {
+        self.inner.release();
+    }
+
+    fn capture(&self, event: EventHandle) -> Result<EventHandle, DeviceError> {
+        self.inner.capture(event)
+    }
+
+    fn forget(&self, captured: EventHandle) {
+        self.inner.forget(captured);
     }
 
     fn submit(&self, mut operations: Vec<Operation>) -> Result<(), DeviceError> {
