@@ -25,10 +25,14 @@ pub struct PagerConfig {
     pub device_timeout: Duration,
     /// How long closing waits for what is under way; 10 s by default.
     pub close_timeout: Duration,
+    /// Plans that may be held at a time; 1,024 by default.
+    pub plan_count_max: u32,
+    /// Transfers (at most 64 chunks each) that may be under way at a time; 1,024 by default.
+    pub transfer_count_max: u32,
 }
 
 impl PagerConfig {
-    /// Fills in the timeouts.
+    /// Fills in the timeouts and counts.
     pub fn new(layout: Layout, host_capacity: ByteCount) -> Self {
         Self {
             layout,
@@ -37,6 +41,8 @@ impl PagerConfig {
             lease: Duration::from_secs(30),
             device_timeout: Duration::from_secs(30),
             close_timeout: Duration::from_secs(10),
+            plan_count_max: 1024,
+            transfer_count_max: 1024,
         }
     }
 

@@ -90,6 +90,8 @@ impl Pager {
         let mut core_config = CoreConfig::new(core_groups(&config.layout, &shares));
         core_config.staging_out_pieces = device.staging().out_pieces;
         core_config.staging_in_pieces = device.staging().in_pieces;
+        core_config.plan_count_max = config.plan_count_max;
+        core_config.transfer_count_max = config.transfer_count_max;
         core_config.lease_ns = u64::try_from(config.lease.as_nanos()).unwrap_or(u64::MAX);
         let random = [0, 1].map(|word| RandomState::new().hash_one(word));
         core_config.index_seed = IndexSeed::new(random);

@@ -23,6 +23,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+/// Dropped plans that one command lets go of, up to 64 pins each: a lookup makes one plan and takes
+/// more than one command, so that the queue drains.
+const DROPPED_COUNT_MAX: usize = 2;
+
 /// What a pager is opened with, or opens itself, and never changes.
 #[derive(Debug)]
 pub(super) struct Setup {
@@ -241,7 +245,7 @@ impl Shared {
         effects: &mut Effects,
         command: impl FnOnce(&mut Core) -> T,
     ) -> T {
-        let mut dropped = [None; KEY_COUNT_MAX];
+        let mut dropped = [None; DROPPED_COUNT_MAX];
         self.take_dropped(&mut dropped);
         let mut core = lock(&self.core);
         for plan in dropped.into_iter().flatten() {
@@ -252,7 +256,7 @@ impl Shared {
         result
     }
 
-    fn take_dropped(&self, into: &mut [Option<PlanId>; KEY_COUNT_MAX]) {
+    fn take_dropped(&self, into: &mut [Option<PlanId>; DROPPED_COUNT_MAX]) {
         // Somebody else at it does the same work.
         let receiver = match self.dropped.try_lock() {
             Ok(receiver) => receiver,

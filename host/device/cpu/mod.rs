@@ -70,6 +70,8 @@ pub struct CpuDevice {
     threads: Vec<JoinHandle<()>>,
     /// Whether a pager has it.
     is_claimed: AtomicBool,
+    /// The process that started the threads.
+    process: u32,
 }
 
 impl CpuDevice {
@@ -132,7 +134,12 @@ impl CpuDevice {
     ) -> Result<Arc<Self>, DeviceError> {
         let shared = Arc::new(Shared::new(layout, blocks, config)?);
         // Before its threads, so that those which did start end when another does not.
-        let mut device = Self { shared, threads: Vec::new(), is_claimed: AtomicBool::new(false) };
+        let mut device = Self {
+            shared,
+            threads: Vec::new(),
+            is_claimed: AtomicBool::new(false),
+            process: std::process::id(),
+        };
         for hop in HOPS {
             let shared = Arc::clone(&device.shared);
             let name = thread_name(hop).to_owned();
@@ -222,6 +229,11 @@ impl Device for CpuDevice {
 
 impl Drop for CpuDevice {
     fn drop(&mut self) {
+        if std::process::id() != self.process {
+            // A forked child has none of these threads to join; they are the parent's.
+            std::mem::forget(std::mem::take(&mut self.threads));
+            return;
+        }
         self.shared.abandon();
         for thread in self.threads.drain(..) {
             // A hop that panicked was told by its thread already; there is nobody to tell here.
