@@ -10,6 +10,7 @@
 //!
 //! The host crate `kvtide` re-exports what its users need; nothing else depends on this crate.
 #![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, stdarch_nvptx, asm_experimental_arch))]
 #![deny(unsafe_code)]
 
 pub mod abi;
