@@ -12,6 +12,7 @@ mod ptx;
 mod recipe;
 #[path = "../../gpu/build/sha256.rs"]
 mod sha256;
+mod shape;
 #[path = "../../gpu/build/source.rs"]
 mod source;
 mod tidy;
@@ -22,7 +23,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask tidy           check the house style of every tracked file
        cargo xtask ptx            compile the kernels to gpu/ptx
-       cargo xtask ptx --check    compare gpu/ptx with the sources and with a fresh build";
+       cargo xtask ptx --check    compare gpu/ptx with the sources and with a fresh build
+       cargo xtask ptx-shape      assemble gpu/ptx and check the machine code; --write: its counts";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,6 +33,8 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::check(root),
         ["ptx"] => ptx::write(root),
         ["ptx", "--check"] => ptx::check(root),
+        ["ptx-shape"] => shape::run(root, false),
+        ["ptx-shape", "--write"] => shape::run(root, true),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
