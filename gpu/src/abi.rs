@@ -19,6 +19,8 @@ mod error;
 mod grid;
 #[cfg(not(target_arch = "nvptx64"))]
 mod launch;
+#[cfg(not(target_arch = "nvptx64"))]
+mod signature;
 
 pub use arguments::{
     ChecksumArguments, CopyArguments, EngineAlign, FillArguments, GatherArguments, JudgeArguments,
@@ -32,6 +34,8 @@ pub(crate) use grid::Span;
 pub use grid::{LaunchGeometry, SpanGrid};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use launch::DeviceTable;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use signature::{ArgumentField, KERNELS, KernelSignature};
 
 /// Alignment of every fragment inside a packed chunk, in bytes: one 128-bit access.
 pub const FRAGMENT_ALIGN_BYTES: u64 = 16;

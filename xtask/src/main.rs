@@ -1,31 +1,52 @@
-//! Repository chores: `cargo xtask tidy` checks the house style that no lint knows.
+//! Repository chores: the house style that no lint knows, and the device code.
 //!
-//! Called by `.ci/run` and by the test below, so that a stray path or an overgrown file fails
-//! like any other bug.
+//! Called by people, by `.ci/run` and by the tests below, so that a stray path, an overgrown file
+//! or stale device code fails like any other bug.
 
+#[path = "../../gpu/build/compile.rs"]
+mod compile;
+#[path = "../../gpu/build/manifest.rs"]
+mod manifest;
+mod ptx;
+#[path = "../../gpu/build/recipe.rs"]
+mod recipe;
+#[path = "../../gpu/build/sha256.rs"]
+mod sha256;
+mod shape;
+#[path = "../../gpu/build/source.rs"]
+mod source;
 mod tidy;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy    check the house style of every tracked file";
+const USAGE: &str = "\
+usage: cargo xtask tidy           check the house style of every tracked file
+       cargo xtask ptx            compile the kernels to gpu/ptx
+       cargo xtask ptx --check    compare gpu/ptx with the sources and with a fresh build
+       cargo xtask ptx-shape      assemble gpu/ptx and check the machine code; --write: its counts";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let ["tidy"] = arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] else {
-        eprintln!("{USAGE}");
-        return ExitCode::from(2);
+    let root = repository_root();
+    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["tidy"] => tidy::check(root),
+        ["ptx"] => ptx::write(root),
+        ["ptx", "--check"] => ptx::check(root),
+        ["ptx-shape"] => shape::run(root, false),
+        ["ptx-shape", "--write"] => shape::run(root, true),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
     };
-    match tidy::findings(repository_root()) {
-        Ok(findings) if findings.is_empty() => ExitCode::SUCCESS,
-        Ok(findings) => {
-            for finding in findings {
-                eprintln!("{finding}");
-            }
-            ExitCode::FAILURE
+    match outcome {
+        Ok(done) => {
+            println!("{done}");
+            ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("cannot read the repository: {error}");
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }

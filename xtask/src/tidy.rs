@@ -21,7 +21,7 @@ const UNFINISHED: [&str; 4] =
 
 /// One breach of the style.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
+struct Finding {
     file: PathBuf,
     /// Counted from 1; 0 stands for the whole file.
     line: usize,
@@ -34,8 +34,19 @@ impl fmt::Display for Finding {
     }
 }
 
+/// Checks every file of the repository; returns what was checked, or all findings.
+pub(crate) fn check(root: &Path) -> Result<String, String> {
+    let findings =
+        findings(root).map_err(|error| format!("cannot read the repository: {error}"))?;
+    if findings.is_empty() {
+        return Ok("every file keeps the house style".to_owned());
+    }
+    let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    Err(lines.join("\n"))
+}
+
 /// Checks every file of the repository.
-pub(crate) fn findings(root: &Path) -> io::Result<Vec<Finding>> {
+fn findings(root: &Path) -> io::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let mut files = Vec::new();
     match tracked_files(root) {

@@ -20,6 +20,7 @@ pub enum EngineAlign {
 
 impl EngineAlign {
     /// The least alignment that the kernels take, in bytes.
+    #[cfg(not(target_arch = "nvptx64"))]
     pub(super) const LEAST_BYTES: u64 = 4;
 
     /// Returns the alignment in bytes.

@@ -11,6 +11,8 @@
 mod engine;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod host;
+#[cfg(target_arch = "nvptx64")]
+pub mod nvptx;
 
 pub use engine::{Aligned4, Aligned16, EngineAccess};
 

@@ -34,6 +34,9 @@ pub mod gather;
 pub mod judge;
 pub mod scatter;
 
+#[cfg(target_arch = "nvptx64")]
+pub mod entry;
+
 mod fragment;
 mod lane;
 mod view;

@@ -1,0 +1,127 @@
+//! `cargo xtask ptx-shape`: assembles the committed PTX and looks at the machine code.
+//!
+//! The rules hold for every target, and each run proves that they can fail: the same kernels with
+//! loads that the assembler may move, without launch bounds, and with a store after each load must
+//! be refused. Counts are compared with the table in `docs/kernels.md`. Called by people and by
+//! `.ci/run`.
+
+mod assembler;
+mod listing;
+mod rules;
+mod table;
+mod variants;
+
+use assembler::Assembler;
+use rules::Measured;
+use std::path::Path;
+
+/// From the oldest that is promised to the newest that ptxas knows of the families in use.
+const TARGETS: [&str; 5] = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"];
+
+/// The kernels that a store after each load spoils.
+const COPYING: [&str; 3] = ["kvtide_copy_16", "kvtide_gather_16", "kvtide_scatter_16"];
+
+/// Checks the shape of all kernels and compares the table, or writes it; returns what was checked.
+pub(crate) fn run(root: &Path, write: bool) -> Result<String, String> {
+    let assembler = Assembler::find(root)?;
+    let version = assembler.version()?;
+    let work = root.join("target/shape");
+    let ptx = kvtide_kernels::ptx::TEXT;
+    let measured = check_kernels(&assembler, ptx, &work)?;
+    let refused = prove_rules(&assembler, ptx, &work)?;
+    let compared = compare_table(root, &version, &measured, write)?;
+    Ok(format!(
+        "by ptxas {version} for {}:\n\
+         - no spill, no stack, at most 64 registers, loads in flight as the rules ask\n\
+         - the rules can fail; refused: {refused}\n\
+         - {compared}",
+        TARGETS.join(", ")
+    ))
+}
+
+/// Checks the kernels for every target.
+fn check_kernels(
+    assembler: &Assembler,
+    ptx: &str,
+    work: &Path,
+) -> Result<Vec<(&'static str, Vec<Measured>)>, String> {
+    let mut measured = Vec::new();
+    let mut breaches = Vec::new();
+    for (target, outcome) in check_targets(assembler, ptx, work)? {
+        match outcome {
+            Ok(kernels) => measured.push((target, kernels)),
+            Err(of_target) => {
+                breaches.extend(of_target.into_iter().map(|breach| format!("{target}: {breach}")));
+            }
+        }
+    }
+    if breaches.is_empty() { Ok(measured) } else { Err(breaches.join("\n")) }
+}
+
+/// Checks that the rules refuse worse kernels; returns which were refused where.
+fn prove_rules(assembler: &Assembler, ptx: &str, work: &Path) -> Result<String, String> {
+    let mut proofs = Vec::new();
+    for (what, variant) in [
+        ("read-only loads", variants::with_read_only_loads(ptx)?),
+        ("no launch bounds", variants::without_launch_bounds(ptx)?),
+    ] {
+        let outcomes = check_targets(assembler, &variant, &work.join(what))?;
+        let refused: Vec<&str> = outcomes
+            .into_iter()
+            .filter_map(|(target, outcome)| outcome.is_err().then_some(target))
+            .collect();
+        if refused.is_empty() {
+            return Err(format!("the rules pass kernels with {what} on every target"));
+        }
+        proofs.push(format!("{what} ({})", refused.join(", ")));
+    }
+    let what = "a store after each load";
+    let variant = variants::with_stores_after_each_load(ptx)?;
+    for (target, outcome) in check_targets(assembler, &variant, &work.join(what))? {
+        let breaches = outcome.err().unwrap_or_default();
+        for kernel in COPYING {
+            if !breaches.iter().any(|breach| breach.starts_with(&format!("{kernel} has no hot"))) {
+                return Err(format!("{target}: the rules pass {kernel} with {what}"));
+            }
+        }
+    }
+    proofs.push(format!("{what} (all)"));
+    Ok(proofs.join(", "))
+}
+
+/// What the rules say of one target: measures, or breaches.
+type Outcome = (&'static str, Result<Vec<Measured>, Vec<String>>);
+
+/// Assembles `ptx` for every target and applies the rules.
+fn check_targets(assembler: &Assembler, ptx: &str, work: &Path) -> Result<Vec<Outcome>, String> {
+    let check = |target: &'static str| {
+        assembler.assemble(ptx, target, work).map(|assembly| (target, rules::check(&assembly)))
+    };
+    TARGETS.into_iter().map(check).collect()
+}
+
+/// Compares the table in the document, or writes it; returns which it was.
+fn compare_table(
+    root: &Path,
+    version: &str,
+    measured: &[(&str, Vec<Measured>)],
+    write: bool,
+) -> Result<String, String> {
+    let file = root.join("docs/kernels.md");
+    let file_error = |error: std::io::Error| format!("{}: {error}", file.display());
+    let document = std::fs::read_to_string(&file).map_err(file_error)?;
+    let replaced = table::replace(&document, &table::render(version, measured))?;
+    if replaced == document {
+        return Ok("the counts are those of docs/kernels.md".to_owned());
+    }
+    if write {
+        std::fs::write(&file, replaced).map_err(file_error)?;
+        return Ok("wrote the counts to docs/kernels.md".to_owned());
+    }
+    if !table::is_of_version(&document, version) {
+        return Ok("counts not compared: docs/kernels.md has those of another ptxas".to_owned());
+    }
+    Err("the counts differ from those in docs/kernels.md; look at them, then run \
+         `cargo xtask ptx-shape --write`"
+        .to_owned())
+}
