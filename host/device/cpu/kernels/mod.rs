@@ -20,12 +20,21 @@ mod x86_64;
 use kvtide_kernels::abi::FRAGMENT_ALIGN_BYTES;
 use portable::WORD_BYTES;
 use std::fmt;
+use std::iter::Peekable;
+use std::ops::Range;
 #[cfg(target_arch = "x86_64")]
 use x86_64::{Avx2, Avx512};
 
 /// Bytes to which a gathered fragment is filled up with zeros.
 #[expect(clippy::cast_possible_truncation, reason = "16 fits every target")]
 const ALIGN_BYTES: usize = FRAGMENT_ALIGN_BYTES as usize;
+
+/// Gathered fragments that are copied side by side, if they are alike.
+const LANES: usize = 4;
+
+/// Lengths of those that are: shorter ones are not stored past the caches, and longer ones begin
+/// too seldom to gain.
+const SIDE_BY_SIDE_BYTES: Range<usize> = 4 << 10..1 << 20;
 
 /// A set of instructions that this CPU has: the value is the proof.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,6 +92,33 @@ struct Job<'bytes> {
     first_index: u64,
 }
 
+/// A copy and where to.
+type Pair<'source, 'target> = (Job<'source>, &'target mut [u8]);
+
+/// What of a target is still to be gathered.
+struct Packed<'bytes> {
+    rest: &'bytes mut [u8],
+    /// Payload word index of its first word.
+    index: u64,
+    sum: Sum,
+}
+
+impl<'bytes> Packed<'bytes> {
+    /// Gives the next fragment its place.
+    #[inline]
+    fn place<'source>(
+        &mut self,
+        source: &'source [u8],
+        ahead: &'source [u8],
+    ) -> Pair<'source, 'bytes> {
+        let stride = source.len().next_multiple_of(ALIGN_BYTES);
+        let target = self.rest.split_off_mut(..stride).expect("the target holds all fragments");
+        let (sum, first_index) = (self.sum, self.index);
+        self.index = first_index.wrapping_add((stride / WORD_BYTES) as u64);
+        (Job { source, ahead, order: Order::Gather, sum, first_index }, target)
+    }
+}
+
 impl Level {
     /// Returns every level that this CPU has, slowest first.
     pub fn available() -> Vec<Self> {
@@ -117,16 +153,15 @@ impl Level {
         fragments: impl Iterator<Item = &'fragments [u8]>,
     ) -> u64 {
         let mut fragments = fragments.peekable();
-        let mut rest = target;
-        let mut index = first_index;
+        let mut packed = Packed { rest: target, index: first_index, sum };
         let mut total = 0_u64;
         while let Some(source) = fragments.next() {
-            let stride = source.len().next_multiple_of(ALIGN_BYTES);
-            let target = rest.split_off_mut(..stride).expect("the target holds all fragments");
-            let ahead = fragments.peek().copied().unwrap_or(source);
-            let job = Job { source, ahead, order: Order::Gather, sum, first_index: index };
-            total = total.wrapping_add(self.copy_one(job, target));
-            index = index.wrapping_add((stride / WORD_BYTES) as u64);
+            total = total.wrapping_add(if SIDE_BY_SIDE_BYTES.contains(&source.len()) {
+                self.gather_alike(source, &mut fragments, &mut packed)
+            } else {
+                let ahead = fragments.peek().copied().unwrap_or(source);
+                self.copy_one(packed.place(source, ahead))
+            });
         }
         self.finish_stores();
         total
@@ -144,7 +179,7 @@ impl Level {
             let ahead = &source[source.len()..];
             let order = Order::Scatter;
             let job = Job { source, ahead, order, sum: Sum::None, first_index: 0 };
-            self.copy_one(job, target);
+            self.copy_one((job, target));
         }
         self.finish_stores();
     }
@@ -175,14 +210,53 @@ impl Level {
         }
     }
 
-    /// Copies one fragment, fills `target` up with zeros, and returns the sum if asked for.
-    fn copy_one(self, job: Job<'_>, target: &mut [u8]) -> u64 {
+    /// Gathers a fragment, together with those after it that are as long.
+    fn gather_alike<'fragments>(
+        self,
+        first: &'fragments [u8],
+        fragments: &mut Peekable<impl Iterator<Item = &'fragments [u8]>>,
+        packed: &mut Packed<'_>,
+    ) -> u64 {
+        let mut sources = [first; LANES];
+        let mut count = 1;
+        for source in &mut sources[1..] {
+            let Some(next) = fragments.next_if(|next| next.len() == first.len()) else { break };
+            *source = next;
+            count += 1;
+        }
+        let next = fragments.peek().copied().unwrap_or(first);
+        let sources = &sources[..count];
+        let aheads = sources[1..].iter().chain([&next]);
+        let mut pairs =
+            sources.iter().zip(aheads).map(|(source, ahead)| packed.place(source, ahead));
+        if count == LANES {
+            self.copy_side_by_side([(); LANES].map(|()| pairs.next().expect("one a lane")))
+        } else {
+            pairs.map(|pair| self.copy_one(pair)).fold(0, u64::wrapping_add)
+        }
+    }
+
+    /// Copies one fragment, fills its target up with zeros, and returns the sum if asked for.
+    fn copy_one(self, (job, target): Pair<'_, '_>) -> u64 {
         match self.0 {
             Instructions::Portable => portable::copy(job.sum, target, job.source, job.first_index),
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2(machine) => machine.copy(job, target),
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512(machine) => machine.copy(job, target),
+        }
+    }
+
+    /// Copies fragments of one length, each as [`Level::copy_one`] does.
+    fn copy_side_by_side(self, pairs: [Pair<'_, '_>; LANES]) -> u64 {
+        match self.0 {
+            Instructions::Portable => {
+                pairs.map(|pair| self.copy_one(pair)).into_iter().fold(0, u64::wrapping_add)
+            }
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(machine) => machine.copy_side_by_side(pairs),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512(machine) => machine.copy_side_by_side(pairs),
         }
     }
 

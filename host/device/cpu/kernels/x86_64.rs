@@ -4,8 +4,8 @@
 #![expect(unsafe_code, reason = "instructions that not every CPU has")]
 #![expect(clippy::inline_always, reason = "only inlined code has its caller's instructions")]
 
-use super::Job;
 use super::body::{self, AlignedLine, Line, Machine};
+use super::{Job, LANES, Pair};
 use kvtide_kernels::checksum::MULTIPLIER;
 use std::arch::x86_64::{
     __m256i, __m512i, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch, _mm_sfence, _mm256_add_epi64,
@@ -73,6 +73,16 @@ macro_rules! entry_points {
                 unsafe { run(self, job, target) }
             }
 
+            /// Copies fragments by turns; see [`body::copy_side_by_side`].
+            pub(super) fn copy_side_by_side(self, pairs: [Pair<'_, '_>; LANES]) -> u64 {
+                #[target_feature(enable = $features)]
+                fn run(machine: $machine, pairs: [Pair<'_, '_>; LANES]) -> u64 {
+                    body::copy_side_by_side(machine, pairs)
+                }
+                // SAFETY: `self` proves the instructions.
+                unsafe { run(self, pairs) }
+            }
+
             /// Sums words; see [`body::sum`].
             pub(super) fn sum(self, bytes: &[u8], first_index: u64) -> u64 {
                 #[target_feature(enable = $features)]
@@ -91,6 +101,8 @@ entry_points!(Avx512, "avx512f,avx512dq");
 
 impl Machine for Avx2 {
     type Words = [__m256i; 2];
+
+    const SUMS_SIDE_BY_SIDE: bool = false;
 
     #[inline(always)]
     fn load(self, source: &Line) -> Self::Words {
@@ -175,6 +187,8 @@ fn multiply_folded_avx2(words: __m256i) -> __m256i {
 
 impl Machine for Avx512 {
     type Words = __m512i;
+
+    const SUMS_SIDE_BY_SIDE: bool = true;
 
     #[inline(always)]
     fn load(self, source: &Line) -> Self::Words {
