@@ -89,11 +89,7 @@ pub(super) trait Machine: Copy {
 /// written if asked for.
 #[inline(always)]
 pub(super) fn copy<M: Machine>(machine: M, job: Job<'_>, target: &mut [u8]) -> u64 {
-    let Cut { sum, head, lines, target, tail } = Cut::new(job, target);
-    let head = head.copy(sum);
-    let middle = lines.copy_to(machine, sum, target);
-    let tail = tail.copy(sum);
-    head.wrapping_add(middle).wrapping_add(tail)
+    Cut::new(job, target).copy(machine)
 }
 
 /// Copies as [`copy`] does, jobs that are alike, taking turns block by block.
@@ -107,16 +103,13 @@ pub(super) fn copy_side_by_side<M: Machine>(machine: M, pairs: [Pair<'_, '_>; LA
         return sums.into_iter().fold(0, u64::wrapping_add);
     }
     let mut cuts = pairs.map(|(job, target)| Cut::new(job, target));
-    let block_count = cuts.iter().map(Cut::aligned_blocks).min().unwrap_or(0);
+    let block_count = cuts.iter().map(Cut::streamed_blocks).min().unwrap_or(0);
     let lanes = cuts.each_mut().map(|cut| cut.take_blocks(block_count));
     let together = match sum {
         Sum::None => copy_lanes::<M, false>(machine, lanes),
         Sum::Words => copy_lanes::<M, true>(machine, lanes),
     };
-    cuts.into_iter().fold(together, |total, Cut { sum, head, lines, target, tail }| {
-        let ends = head.copy(sum).wrapping_add(tail.copy(sum));
-        total.wrapping_add(ends).wrapping_add(lines.copy_to(machine, sum, target))
-    })
+    cuts.into_iter().fold(together, |total, cut| total.wrapping_add(cut.copy(machine)))
 }
 
 /// A copy, cut into whole lines and two ends; at the target's lines, if it is to be stored past
@@ -125,7 +118,9 @@ struct Cut<'bytes> {
     sum: Sum,
     head: End<'bytes>,
     lines: Lines<'bytes>,
-    target: Places<'bytes>,
+    /// The lines' target.
+    target: &'bytes mut [u8],
+    is_streamed: bool,
     tail: End<'bytes>,
 }
 
@@ -168,18 +163,31 @@ impl<'bytes> Cut<'bytes> {
             sum,
             head: End { source: source_head, target: target_head, first_index },
             lines: Lines { source: source_lines, ahead, is_far, first_index: middle_index },
-            target: aligned_lines(is_streamed, target_middle),
+            target: target_middle,
+            is_streamed,
             tail: End { source: source_tail, target: target_tail, first_index: tail_index },
         }
     }
 
-    /// Returns how many blocks may be taken.
+    /// Copies all that was not taken, and returns the sum, or 0.
     #[inline(always)]
-    fn aligned_blocks(&self) -> usize {
-        match &self.target {
-            Places::Aligned(lines) => lines.len() / BLOCK_LINES,
-            Places::Any(_) => 0,
-        }
+    fn copy<M: Machine>(self, machine: M) -> u64 {
+        let Self { sum, head, lines, target, is_streamed, tail } = self;
+        let head = head.copy(sum);
+        let middle = match (aligned_lines(is_streamed, target), sum) {
+            (Places::Aligned(target), Sum::None) => lines.copy::<M, _, false>(machine, target),
+            (Places::Aligned(target), Sum::Words) => lines.copy::<M, _, true>(machine, target),
+            (Places::Any(target), Sum::None) => lines.copy::<M, _, false>(machine, target),
+            (Places::Any(target), Sum::Words) => lines.copy::<M, _, true>(machine, target),
+        };
+        let tail = tail.copy(sum);
+        head.wrapping_add(middle).wrapping_add(tail)
+    }
+
+    /// Returns how many blocks may be taken: whole ones, if they are stored past the caches.
+    #[inline(always)]
+    fn streamed_blocks(&self) -> usize {
+        if self.is_streamed { self.lines.source.len() / BLOCK_LINES } else { 0 }
     }
 
     /// Takes the first blocks, of which there are as many.
@@ -190,10 +198,9 @@ impl<'bytes> Cut<'bytes> {
         let (source, rest) = self.lines.source.split_at(line_count);
         self.lines.source = rest;
         self.lines.first_index = first_index.wrapping_add((line_count * LINE_WORDS) as u64);
-        let target = match &mut self.target {
-            Places::Aligned(lines) => {
-                lines.split_off_mut(..line_count).expect("as many were counted")
-            }
+        let target = self.target.split_off_mut(..line_count * LINE_BYTES);
+        let target = match aligned_lines(self.is_streamed, target.expect("as many were counted")) {
+            Places::Aligned(lines) => lines,
             Places::Any(_) => &mut [],
         };
         Lane { source: source.as_chunks().0, target: target.as_chunks_mut().0, first_index }
@@ -283,17 +290,6 @@ struct Lines<'bytes> {
 }
 
 impl Lines<'_> {
-    /// Copies to as many places, and returns the sum, or 0.
-    #[inline(always)]
-    fn copy_to<M: Machine>(&self, machine: M, sum: Sum, target: Places<'_>) -> u64 {
-        match (target, sum) {
-            (Places::Aligned(target), Sum::None) => self.copy::<M, _, false>(machine, target),
-            (Places::Aligned(target), Sum::Words) => self.copy::<M, _, true>(machine, target),
-            (Places::Any(target), Sum::None) => self.copy::<M, _, false>(machine, target),
-            (Places::Any(target), Sum::Words) => self.copy::<M, _, true>(machine, target),
-        }
-    }
-
     /// Copies to as many places, and returns the sum if `SUM`, or 0.
     #[inline(always)]
     fn copy<M: Machine, P: Place, const SUM: bool>(&self, machine: M, target: &mut [P]) -> u64 {

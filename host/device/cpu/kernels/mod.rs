@@ -32,9 +32,9 @@ const ALIGN_BYTES: usize = FRAGMENT_ALIGN_BYTES as usize;
 /// Gathered fragments that are copied side by side, if they are alike.
 const LANES: usize = 4;
 
-/// Lengths of those that are: shorter ones are not stored past the caches, and longer ones begin
-/// too seldom to gain.
-const SIDE_BY_SIDE_BYTES: Range<usize> = 4 << 10..1 << 20;
+/// Lengths of those that are. In shorter ones the CPU's prefetching never takes hold, whatever
+/// else is under way; longer ones begin too seldom to gain.
+const SIDE_BY_SIDE_BYTES: Range<usize> = 16 << 10..512 << 10;
 
 /// A set of instructions that this CPU has: the value is the proof.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -211,6 +211,9 @@ impl Level {
     }
 
     /// Gathers a fragment, together with those after it that are as long.
+    ///
+    /// Apart, so that the loop over short fragments stays short.
+    #[inline(never)]
     fn gather_alike<'fragments>(
         self,
         first: &'fragments [u8],
