@@ -16,6 +16,7 @@
 //! | [`pager`] | the public face: lookup, store, load, tickets, plans |
 //! | [`device`] | packing, copying, unpacking: `trait Device` and back ends |
 //! | [`mem`] | host memory that devices and disks use directly |
+//! | [`io`] | files and disk operations: `trait Disk` |
 //! | [`capability`] | what this machine lets kvtide do |
 //! | [`core`] | the sans-I/O paging core: what is stored where, pinned by whom, evicted when |
 //! | [`policy`] | the order of eviction |
@@ -84,6 +85,7 @@ pub mod capability;
 pub mod core;
 pub mod device;
 pub mod fingerprint;
+pub mod io;
 pub mod key;
 pub mod layout;
 mod links;

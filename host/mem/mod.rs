@@ -16,7 +16,7 @@ mod tests;
 
 pub use available::MemoryLimit;
 pub use region::{Downgrade, PageKind, SlabError};
-pub use slab::{ReadAccess, Slab, SlotMemory, WriteAccess};
+pub use slab::{ReadAccess, Slab, SlotHold, SlotMemory, WriteAccess};
 
 #[cfg(feature = "replay")]
 pub(crate) use available::available as available_memory;

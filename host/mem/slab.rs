@@ -288,3 +288,43 @@ impl Drop for WriteAccess<'_> {
         self.slot.accesses().store(0, Ordering::Release);
     }
 }
+
+/// An access to a whole slot by hardware, which reads or writes it by [`SlotMemory::address`].
+///
+/// Lasts until it is dropped. A hold to write keeps all others out, of the payload; the header page
+/// is apart, as ever.
+#[derive(Debug)]
+pub struct SlotHold {
+    slot: SlotMemory,
+    is_write: bool,
+}
+
+impl SlotHold {
+    /// Begins to read the slot; none while somebody writes it.
+    pub fn to_read(slot: SlotMemory) -> Option<Self> {
+        std::mem::forget(slot.read()?);
+        Some(Self { slot, is_write: false })
+    }
+
+    /// Begins to write the slot; none while somebody reads or writes it.
+    pub fn to_write(slot: SlotMemory) -> Option<Self> {
+        std::mem::forget(slot.write()?);
+        Some(Self { slot, is_write: true })
+    }
+
+    /// Returns the slot.
+    pub fn slot(&self) -> &SlotMemory {
+        &self.slot
+    }
+}
+
+impl Drop for SlotHold {
+    fn drop(&mut self) {
+        // The accesses that were forgotten when it began.
+        if self.is_write {
+            drop(WriteAccess { slot: &self.slot });
+        } else {
+            drop(ReadAccess { slot: &self.slot });
+        }
+    }
+}

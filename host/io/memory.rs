@@ -1,0 +1,182 @@
+//! The memory of disk operations: pages of host slots, and page-aligned buffers.
+//!
+//! Invariants: addresses and lengths are multiples of [`IO_ALIGN_BYTES`]; memory lives, and the
+//! slab's account of accesses knows of it, until the value is dropped, which a back end does only
+//! after the kernel reported the operation's end.
+//!
+//! Called by disk back ends, the store and the pager's disk thread.
+#![expect(unsafe_code, reason = "allocates aligned pages and hands their addresses to the kernel")]
+
+use super::IO_ALIGN_BYTES;
+use crate::mem::{SlotHold, SlotMemory};
+use crate::units::ByteCount;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::Arc;
+
+/// What an operation reads into or writes from.
+#[derive(Debug)]
+pub enum IoMemory {
+    /// Pages of a host slot.
+    Slot(SlotPages),
+    /// A buffer of its own.
+    Buffer(IoBuffer),
+}
+
+impl IoMemory {
+    /// Returns the first address: a multiple of [`IO_ALIGN_BYTES`].
+    pub fn address(&self) -> *mut u8 {
+        match self {
+            Self::Slot(pages) => pages.address(),
+            Self::Buffer(buffer) => buffer.base.as_ptr(),
+        }
+    }
+
+    /// Returns the bytes: a multiple of [`IO_ALIGN_BYTES`], at least one page.
+    pub fn length(&self) -> ByteCount {
+        match self {
+            Self::Slot(pages) => pages.length(),
+            Self::Buffer(buffer) => ByteCount::new(buffer.length as u64),
+        }
+    }
+
+    /// Returns the buffer; `None` for pages of a slot.
+    pub fn into_buffer(self) -> Option<IoBuffer> {
+        match self {
+            Self::Slot(_) => None,
+            Self::Buffer(buffer) => Some(buffer),
+        }
+    }
+}
+
+/// Pages of one host slot, header page included, held for a disk's operation.
+///
+/// Clones of one hold may be under way together, for parts of the slot that do not overlap.
+#[derive(Clone, Debug)]
+pub struct SlotPages {
+    hold: Arc<SlotHold>,
+    range: Range<usize>,
+}
+
+impl SlotPages {
+    /// Holds a whole slot that is to be written to a file; `None` while somebody writes it.
+    pub fn to_write_out(slot: SlotMemory) -> Option<Self> {
+        SlotHold::to_read(slot).map(Self::whole)
+    }
+
+    /// Holds a whole slot that is to be filled from a file; `None` while anybody uses it.
+    pub fn to_fill(slot: SlotMemory) -> Option<Self> {
+        SlotHold::to_write(slot).map(Self::whole)
+    }
+
+    fn whole(hold: SlotHold) -> Self {
+        let length = usize::try_from(hold.slot().length().get()).expect("a slot is mapped");
+        Self { hold: Arc::new(hold), range: 0..length }
+    }
+
+    /// Returns some of the pages, under the same hold.
+    ///
+    /// # Panics
+    ///
+    /// If `range`, in bytes from the first of these pages, is empty, is not whole pages or ends
+    /// after them.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Self {
+        let align = usize::try_from(IO_ALIGN_BYTES).expect("4,096 fits every target");
+        assert!(
+            range.start < range.end
+                && range.end <= self.range.len()
+                && range.start.is_multiple_of(align)
+                && range.end.is_multiple_of(align),
+            "bytes {range:?} of {} are not whole pages of it",
+            self.range.len()
+        );
+        let start = self.range.start;
+        Self { hold: Arc::clone(&self.hold), range: start + range.start..start + range.end }
+    }
+
+    /// Returns the slot.
+    pub fn slot(&self) -> &SlotMemory {
+        self.hold.slot()
+    }
+
+    fn address(&self) -> *mut u8 {
+        self.hold.slot().address().wrapping_add(self.range.start)
+    }
+
+    fn length(&self) -> ByteCount {
+        ByteCount::new(self.range.len() as u64)
+    }
+}
+
+/// Zeroed pages of its own, for headers, superblocks and snapshots.
+pub struct IoBuffer {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the pages belong to the buffer alone.
+unsafe impl Send for IoBuffer {}
+
+// SAFETY: shared access only reads.
+unsafe impl Sync for IoBuffer {}
+
+impl fmt::Debug for IoBuffer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("IoBuffer").field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+impl IoBuffer {
+    /// Allocates zeroed pages.
+    ///
+    /// ```
+    /// use kvtide::io::IoBuffer;
+    ///
+    /// let mut buffer = IoBuffer::zeroed(2);
+    /// buffer.bytes_mut()[4096] = 7;
+    /// assert_eq!((buffer.bytes().len(), buffer.bytes()[4096]), (8192, 7));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If `page_count` is 0 or more than the address space holds. Aborts without memory.
+    pub fn zeroed(page_count: usize) -> Self {
+        let layout = Self::layout(page_count);
+        // SAFETY: the layout is not of zero bytes, by the assertion in `layout`.
+        let base = unsafe { alloc_zeroed(layout) };
+        let base = NonNull::new(base).unwrap_or_else(|| handle_alloc_error(layout));
+        Self { base, length: layout.size() }
+    }
+
+    fn layout(page_count: usize) -> Layout {
+        assert!(page_count > 0, "a buffer of no pages");
+        let align = usize::try_from(IO_ALIGN_BYTES).expect("4,096 fits every target");
+        let bytes = page_count.checked_mul(align).expect("pages that fit the address space");
+        Layout::from_size_align(bytes, align).expect("pages that fit the address space")
+    }
+
+    /// Returns the bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the allocation is of that length, initialised, and borrowed with `self`.
+        unsafe { slice::from_raw_parts(self.base.as_ptr(), self.length) }
+    }
+
+    /// Returns the bytes to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the allocation is of that length, initialised, and borrowed with `self` alone.
+        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for IoBuffer {
+    fn drop(&mut self) {
+        let align = usize::try_from(IO_ALIGN_BYTES).expect("4,096 fits every target");
+        let layout = Self::layout(self.length / align);
+        // SAFETY: allocated by `zeroed` with the same layout, and freed only here.
+        unsafe { dealloc(self.base.as_ptr(), layout) };
+    }
+}
