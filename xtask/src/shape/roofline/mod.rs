@@ -10,9 +10,10 @@
 //! | `bound.rs` | rates of payload, and the tightest |
 //! | `document.rs` | the tables in `docs/kernels.md` |
 //!
-//! A model of throughputs and one latency: each bound alone, as if all else were free, and the
-//! least of them is the prediction. What it leaves out makes a kernel slower, so that a card that
-//! beats it refutes a premise, and one that stays below it shows what is missing.
+//! A model of throughputs and latencies: each bound alone, as if all else were free, and the least
+//! of them is the prediction. But for payload and ids that caches keep, what it leaves out makes a
+//! kernel slower: a card that beats it refutes a premise, one that stays below shows what is
+//! missing.
 
 mod bound;
 mod document;
