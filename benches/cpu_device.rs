@@ -10,6 +10,8 @@
 //!
 //! `cargo bench --bench cpu_device --features testing`
 
+mod support;
+
 use kvtide::device::cpu::kernels::{Level, Sum};
 use kvtide::mem::{Slab, SlotMemory};
 use kvtide::units::{ByteCount, SlotIndex};
@@ -17,6 +19,7 @@ use nix::time::{ClockId, clock_gettime};
 use std::cell::RefCell;
 use std::hint::black_box;
 use std::sync::Arc;
+use support::{fill, shuffle};
 
 /// Payload of each of the three ranges: far more than any cache.
 const RANGE_BYTES: usize = 256 << 20;
@@ -51,14 +54,6 @@ fn main() {
 
 fn range(slab: &Arc<Slab>, slot: u32) -> SlotMemory {
     slab.slot(SlotIndex::new(slot), slab.slot_bytes())
-}
-
-fn fill(bytes: &mut [u8]) {
-    let mut state = 1_u64;
-    for word in bytes.as_chunks_mut::<8>().0 {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        *word = state.to_le_bytes();
-    }
 }
 
 fn report_sum(level: Level, source: &[u8]) {
@@ -187,14 +182,4 @@ fn rate(work: &mut dyn FnMut()) -> f64 {
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
     time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9
-}
-
-/// Shuffles by a fixed seed (Fisher and Yates).
-fn shuffle<T>(items: &mut [T]) {
-    let mut state = 7_u64;
-    for last in (1..items.len()).rev() {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        let at = (state >> 33) % (last as u64 + 1);
-        items.swap(last, usize::try_from(at).expect("below a length"));
-    }
 }

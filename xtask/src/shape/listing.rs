@@ -3,7 +3,8 @@
 //! A loop is what lies between a label and a later branch to it; innermost are those that hold no
 //! other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 /// What an instruction is to the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +21,11 @@ pub(super) enum Access {
     None,
 }
 
-/// One instruction, without its predicate.
+/// One instruction.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Instruction {
+    /// The predicate that it runs under, such as `@!P0`; empty if it always runs.
+    guard: String,
     /// Such as `LDG.E.NA.128`.
     opcode: String,
     /// The rest of the line.
@@ -31,21 +34,45 @@ pub(super) struct Instruction {
 
 impl Instruction {
     /// Reads what stands between the address and the semicolon.
-    fn parse(text: &str) -> Self {
+    pub(super) fn parse(text: &str) -> Self {
         let text = text.trim();
-        let text = match text.split_once(' ') {
-            Some((predicate, rest)) if predicate.starts_with('@') => rest.trim_start(),
-            _ => text,
+        let (guard, text) = match text.split_once(' ') {
+            Some((guard, rest)) if guard.starts_with('@') => (guard, rest.trim_start()),
+            _ => ("", text),
         };
         let (opcode, operands) = text.split_once(' ').unwrap_or((text, ""));
-        Self { opcode: opcode.to_owned(), operands: operands.to_owned() }
+        Self { guard: guard.into(), opcode: opcode.into(), operands: operands.into() }
+    }
+
+    /// Returns the predicate that it runs under, such as `@!P0`; empty if it always runs.
+    pub(super) fn guard(&self) -> &str {
+        &self.guard
+    }
+
+    /// Returns the opcode with its modifiers, such as `LDG.E.NA.128`.
+    pub(super) fn opcode(&self) -> &str {
+        &self.opcode
+    }
+
+    /// Returns what stands after the opcode.
+    pub(super) fn operands(&self) -> &str {
+        &self.operands
+    }
+
+    /// Returns the opcode without its modifiers.
+    pub(super) fn operation(&self) -> &str {
+        self.opcode.split('.').next().unwrap_or("")
+    }
+
+    /// Returns whether the opcode has a modifier.
+    pub(super) fn has_modifier(&self, modifier: &str) -> bool {
+        self.opcode.split('.').skip(1).any(|part| part == modifier)
     }
 
     /// Returns what the instruction does to memory.
     pub(super) fn access(&self) -> Access {
-        let mut parts = self.opcode.split('.');
-        match parts.next().unwrap_or("") {
-            "LDG" | "LD" if parts.any(|part| part == "128") => Access::Wide,
+        match self.operation() {
+            "LDG" | "LD" if self.has_modifier("128") => Access::Wide,
             "LDG" | "LD" => Access::Narrow,
             "STG" | "ST" => Access::Store,
             "LDL" | "STL" => Access::Local,
@@ -54,7 +81,7 @@ impl Instruction {
     }
 
     /// Returns the numbers of the registers that a wide load fills.
-    pub(super) fn filled_registers(&self) -> std::ops::Range<u32> {
+    pub(super) fn filled_registers(&self) -> Range<u32> {
         let first = self.registers().next().unwrap_or(0);
         first..first + 4
     }
@@ -67,7 +94,7 @@ impl Instruction {
 
     /// Returns the label that the instruction may go to.
     fn branch_target(&self) -> Option<&str> {
-        let is_branch = self.opcode.split('.').next() == Some("BRA");
+        let is_branch = self.operation() == "BRA";
         let target = self.operands.split(['(', ')']).find(|word| word.starts_with(".L_x_"));
         target.filter(|_| is_branch)
     }
@@ -92,28 +119,76 @@ impl Kernel {
         self.instructions.iter().filter(|instruction| instruction.opcode != "NOP").count()
     }
 
-    /// Returns the instructions of every innermost loop.
-    pub(super) fn innermost_loops(&self) -> Vec<&[Instruction]> {
-        let spans: Vec<(usize, usize)> = self
-            .instructions
-            .iter()
-            .enumerate()
-            .filter_map(|(end, instruction)| {
-                let start = *self.labels.get(instruction.branch_target()?)?;
-                // The branch to itself after a kernel's end only stops the instruction fetch.
-                (start < end).then_some((start, end))
-            })
-            .collect();
-        let holds_another = |(start, end): (usize, usize)| {
-            let inside = |other: &&(usize, usize)| start <= other.0 && other.1 <= end;
-            spans.iter().filter(inside).count() > 1
-        };
-        spans
-            .iter()
-            .filter(|span| !holds_another(**span))
-            .map(|(start, end)| &self.instructions[*start..=*end])
-            .collect()
+    /// Returns where every innermost loop is.
+    pub(super) fn innermost_loops(&self) -> Vec<Range<usize>> {
+        let loops = self.loops();
+        let holds_another =
+            |outer: &&Range<usize>| loops.iter().filter(|inner| holds(outer, inner)).count() > 1;
+        loops.iter().filter(|span| !holds_another(span)).cloned().collect()
     }
+
+    /// Returns where the smallest loop around `inner` is.
+    pub(super) fn loop_around(&self, inner: &Range<usize>) -> Option<Range<usize>> {
+        let around = self.loops().into_iter().filter(|outer| outer != inner && holds(outer, inner));
+        around.min_by_key(ExactSizeIterator::len)
+    }
+
+    /// Returns where every loop is, from its label to the branch back.
+    fn loops(&self) -> Vec<Range<usize>> {
+        let found = self.instructions.iter().enumerate().filter_map(|(last, instruction)| {
+            let start = *self.labels.get(instruction.branch_target()?)?;
+            // The branch to itself after a kernel's end only stops the instruction fetch.
+            (start < last).then_some(start..last + 1)
+        });
+        found.collect()
+    }
+
+    /// Returns the fewest instructions that lead from one to another, without the last.
+    pub(super) fn shortest_path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        let mut before = BTreeMap::from([(from, from)]);
+        let mut queue = VecDeque::from([from]);
+        while let Some(at) = queue.pop_front() {
+            if at == to {
+                let mut path = Vec::new();
+                let mut step = to;
+                while step != from {
+                    step = before[&step];
+                    path.push(step);
+                }
+                path.reverse();
+                return Some(path);
+            }
+            for next in self.successors(at) {
+                before.entry(next).or_insert_with(|| {
+                    queue.push_back(next);
+                    at
+                });
+            }
+        }
+        None
+    }
+
+    /// Returns what may run after an instruction, in a warp whose lanes stay together.
+    fn successors(&self, at: usize) -> Vec<usize> {
+        let instruction = &self.instructions[at];
+        let always = instruction.guard.is_empty();
+        let target = instruction.branch_target().and_then(|label| self.labels.get(label)).copied();
+        match instruction.opcode.as_str() {
+            "EXIT" if always => Vec::new(),
+            // Taken only by lanes that have parted.
+            "BRA.DIV" => vec![at + 1],
+            _ => {
+                let falls_through = target.is_none() || !always;
+                let next = (falls_through && at + 1 < self.instructions.len()).then_some(at + 1);
+                target.into_iter().chain(next).collect()
+            }
+        }
+    }
+}
+
+/// Returns whether `outer` holds `inner`.
+const fn holds(outer: &Range<usize>, inner: &Range<usize>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
 }
 
 /// Reads a listing, by kernel.
@@ -175,9 +250,24 @@ kvtide_copy_16:
         assert_eq!(copy.instruction_count(), 8);
         let loops = copy.innermost_loops();
         assert_eq!(loops.len(), 1);
-        let accesses: Vec<Access> = loops[0].iter().map(super::Instruction::access).collect();
+        let body = &copy.instructions()[loops[0].clone()];
+        let accesses: Vec<Access> = body.iter().map(super::Instruction::access).collect();
         assert_eq!(accesses, [Access::Wide, Access::Store, Access::None]);
-        assert_eq!(loops[0][0].filled_registers(), 8..12);
-        assert_eq!(loops[0][1].registers().collect::<Vec<_>>(), [4, 8]);
+        assert_eq!(body[0].filled_registers(), 8..12);
+        assert_eq!(body[1].registers().collect::<Vec<_>>(), [4, 8]);
+        assert_eq!((body[1].guard(), body[1].operation()), ("@!P0", "STG"));
+        assert_eq!(copy.loop_around(&loops[0]), Some(1..6));
+        assert_eq!(copy.loop_around(&(1..6)), None);
+    }
+
+    #[test]
+    fn paths_follow_branches() {
+        let kernels = parse(LISTING);
+        let copy = &kernels["kvtide_copy_16"];
+        assert_eq!(copy.shortest_path(0, 2), Some(vec![0, 1]));
+        assert_eq!(copy.shortest_path(3, 1), Some(vec![3, 4, 5]), "on, and back");
+        assert_eq!(copy.shortest_path(1, 1), Some(vec![]));
+        assert_eq!(copy.shortest_path(6, 0), None, "an exit leads nowhere");
+        assert_eq!(copy.shortest_path(0, 7), None, "a branch to itself is never reached");
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! The rules hold for every target, and each run proves that they can fail: the same kernels with
 //! loads that the assembler may move, without launch bounds, and with a store after each load must
-//! be refused. Counts are compared with the table in `docs/kernels.md`. Called by people and by
-//! `.ci/run`.
+//! be refused. Counts, and the roofline that follows from them, are compared with the tables in
+//! `docs/kernels.md`. Called by people and by `.ci/run`.
 
 mod assembler;
 mod listing;
+mod roofline;
 mod rules;
 mod table;
 mod variants;
@@ -29,7 +30,9 @@ pub(crate) fn run(root: &Path, write: bool) -> Result<String, String> {
     let ptx = kvtide_kernels::ptx::TEXT;
     let measured = check_kernels(&assembler, ptx, &work)?;
     let refused = prove_rules(&assembler, ptx, &work)?;
-    let compared = compare_table(root, &version, &measured, write)?;
+    let roofline = roofline::render(&version, &assembler.assemble(ptx, roofline::TARGET, &work)?)?;
+    let tables = [(table::COUNTS, table::render(&version, &measured)), (table::ROOFLINE, roofline)];
+    let compared = compare_tables(root, &version, &tables, write)?;
     Ok(format!(
         "by ptxas {version} for {}:\n\
          - no spill, no stack, at most 64 registers, loads in flight as the rules ask\n\
@@ -100,28 +103,62 @@ fn check_targets(assembler: &Assembler, ptx: &str, work: &Path) -> Result<Vec<Ou
     TARGETS.into_iter().map(check).collect()
 }
 
-/// Compares the table in the document, or writes it; returns which it was.
-fn compare_table(
+/// Compares the tables in the document, or writes them; returns which it was.
+fn compare_tables(
     root: &Path,
     version: &str,
-    measured: &[(&str, Vec<Measured>)],
+    tables: &[(table::Place, String)],
     write: bool,
 ) -> Result<String, String> {
     let file = root.join("docs/kernels.md");
     let file_error = |error: std::io::Error| format!("{}: {error}", file.display());
     let document = std::fs::read_to_string(&file).map_err(file_error)?;
-    let replaced = table::replace(&document, &table::render(version, measured))?;
+    let mut replaced = document.clone();
+    for (place, text) in tables {
+        replaced = place.fill(&replaced, text)?;
+    }
     if replaced == document {
-        return Ok("the counts are those of docs/kernels.md".to_owned());
+        return Ok("counts and roofline are those of docs/kernels.md".to_owned());
     }
     if write {
         std::fs::write(&file, replaced).map_err(file_error)?;
-        return Ok("wrote the counts to docs/kernels.md".to_owned());
+        return Ok("wrote counts and roofline to docs/kernels.md".to_owned());
     }
     if !table::is_of_version(&document, version) {
-        return Ok("counts not compared: docs/kernels.md has those of another ptxas".to_owned());
+        let other = "counts and roofline not compared: docs/kernels.md has those of another ptxas";
+        return Ok(other.to_owned());
     }
-    Err("the counts differ from those in docs/kernels.md; look at them, then run \
+    Err("counts or roofline differ from those in docs/kernels.md; look at them, then run \
          `cargo xtask ptx-shape --write`"
         .to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{compare_tables, table};
+    use std::fs;
+
+    #[test]
+    fn a_stale_table_is_an_error_unless_it_is_of_another_ptxas() {
+        let root = std::env::temp_dir().join(format!("kvtide-shape-{}", std::process::id()));
+        let file = root.join("docs/kernels.md");
+        fs::create_dir_all(root.join("docs")).expect("a folder");
+        let tables = |roofline: &str| {
+            let counts = table::render("V13.5.37", &[]);
+            [(table::COUNTS, counts), (table::ROOFLINE, roofline.to_owned())]
+        };
+        let empty = [table::COUNTS, table::ROOFLINE].map(table::Place::empty).concat();
+        fs::write(&file, empty).expect("a file");
+        let compare =
+            |version, roofline, write| compare_tables(&root, version, &tables(roofline), write);
+        let written = compare("V13.5.37", "fast\n", true);
+        let same = compare("V13.5.37", "fast\n", false);
+        let stale = compare("V13.5.37", "slow\n", false);
+        let other = compare("V13.6.1", "slow\n", false);
+        fs::remove_dir_all(&root).expect("the folder");
+        assert!(written.is_ok_and(|done| done.starts_with("wrote")));
+        assert!(same.is_ok_and(|done| done.contains("are those of")));
+        assert!(stale.is_err_and(|why| why.contains("--write")));
+        assert!(other.is_ok_and(|done| done.contains("another ptxas")));
+    }
 }

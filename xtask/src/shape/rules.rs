@@ -7,6 +7,7 @@
 
 use super::assembler::{Assembly, Resources};
 use super::listing::{Access, Instruction, Kernel, parse};
+use std::ops::Range;
 
 /// The most registers a kernel may take: 32 warps a multiprocessor.
 const REGISTERS_MAX: u32 = 64;
@@ -111,9 +112,10 @@ fn check_kernel(rule: &Rule, resources: Resources, kernel: &Kernel) -> Result<Me
     }
     let mut hot_loop_instruction_count = None;
     if let Some(hot_loop) = &rule.hot_loop {
-        let loops = kernel.innermost_loops();
-        let Some(body) = loops.iter().find(|body| hot_loop.admits(body)) else {
-            let orders: Vec<String> = loops.iter().map(|body| order(body)).collect();
+        let Some(body) = hot_loop.find(kernel) else {
+            let loops = kernel.innermost_loops().into_iter();
+            let orders: Vec<String> =
+                loops.map(|body| order(&kernel.instructions()[body])).collect();
             return Err(format!("has no hot loop among: {}", orders.join(" ")));
         };
         hot_loop_instruction_count = Some(body.len());
@@ -122,7 +124,18 @@ fn check_kernel(rule: &Rule, resources: Resources, kernel: &Kernel) -> Result<Me
     Ok(Measured { registers, instruction_count, hot_loop_instruction_count })
 }
 
+/// Returns where the hot loop of the kernel of this name is; none where none is asked for.
+pub(super) fn hot_loop_of(name: &str, kernel: &Kernel) -> Option<Range<usize>> {
+    RULES.iter().find(|rule| rule.kernel == name)?.hot_loop.as_ref()?.find(kernel)
+}
+
 impl HotLoop {
+    /// Returns where the hot loop that the rule asks for is.
+    fn find(&self, kernel: &Kernel) -> Option<Range<usize>> {
+        let mut loops = kernel.innermost_loops().into_iter();
+        loops.find(|body| self.admits(&kernel.instructions()[body.clone()]))
+    }
+
     /// Returns whether a loop is the hot loop that the rule asks for.
     fn admits(&self, body: &[Instruction]) -> bool {
         let order = order(body);

@@ -1,10 +1,20 @@
-//! The table in `docs/kernels.md`: what each kernel measures on each target.
+//! The tables in `docs/kernels.md`: their places, and what each kernel measures on each target.
 
 use super::rules::{Measured, RULES};
 use std::fmt::Write as _;
 
-/// What stands around the table in the document.
-const START: &str = "<!-- written by `cargo xtask ptx-shape --write` -->\n";
+/// Where in the document tables stand: between a line and the next [`END`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place(&'static str);
+
+/// The table of counts.
+pub(super) const COUNTS: Place = Place("<!-- written by `cargo xtask ptx-shape --write` -->\n");
+
+/// The tables of the roofline.
+pub(super) const ROOFLINE: Place =
+    Place("<!-- roofline, written by `cargo xtask ptx-shape --write` -->\n");
+
+/// What stands after a table.
 const END: &str = "<!-- end -->\n";
 
 /// Returns the table: the version of ptxas, then a row a kernel.
@@ -38,10 +48,22 @@ fn version_line(version: &str) -> String {
     format!("By ptxas {version}: registers / instructions / instructions of the hot loop.\n\n")
 }
 
-/// Returns the document with `table` in place of the one it has.
-pub(super) fn replace(document: &str, table: &str) -> Result<String, String> {
-    let (before, after) = split(document)?;
-    Ok(format!("{before}{START}{table}{END}{after}"))
+impl Place {
+    /// Returns the lines of a document that has no table here yet.
+    #[cfg(test)]
+    pub(super) fn empty(self) -> String {
+        let Self(start) = self;
+        format!("{start}{END}")
+    }
+
+    /// Returns the document with `tables` in place of those that it has here.
+    pub(super) fn fill(self, document: &str, tables: &str) -> Result<String, String> {
+        let Self(start) = self;
+        let missing = || format!("docs/kernels.md lacks the lines {start}and {END}");
+        let (before, rest) = document.split_once(start).ok_or_else(missing)?;
+        let (_, after) = rest.split_once(END).ok_or_else(missing)?;
+        Ok(format!("{before}{start}{tables}{END}{after}"))
+    }
 }
 
 /// Returns whether the document's table is of this version of ptxas.
@@ -49,17 +71,9 @@ pub(super) fn is_of_version(document: &str, version: &str) -> bool {
     document.contains(&version_line(version))
 }
 
-/// Splits the document at its table.
-fn split(document: &str) -> Result<(&str, &str), String> {
-    let missing = || format!("docs/kernels.md lacks the lines {START}and {END}");
-    let (before, rest) = document.split_once(START).ok_or_else(missing)?;
-    let (_, after) = rest.split_once(END).ok_or_else(missing)?;
-    Ok((before, after))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{END, Measured, RULES, START, is_of_version, render, replace};
+    use super::{COUNTS, END, Measured, Place, ROOFLINE, RULES, is_of_version, render};
 
     #[test]
     fn the_table_takes_the_place_of_the_old_one() {
@@ -70,10 +84,14 @@ mod tests {
         };
         let table = render("V13.5.37", &[("sm_80", vec![one; RULES.len()])]);
         assert!(table.contains("| `kvtide_gather_16` | 4 of 16 bytes | 48 / 700 / 184 |\n"));
-        let document = format!("# Kernels\n{START}old\n{END}The rest.\n");
-        let replaced = replace(&document, &table).expect("the marks are there");
-        assert_eq!(replaced, format!("# Kernels\n{START}{table}{END}The rest.\n"));
+        let (Place(start), Place(other)) = (COUNTS, ROOFLINE);
+        let kept = format!("The rest.\n{other}lines\n{END}");
+        let document = format!("# Kernels\n{start}old\n{END}{kept}");
+        let replaced = COUNTS.fill(&document, &table).expect("the marks are there");
+        assert_eq!(replaced, format!("# Kernels\n{start}{table}{END}{kept}"));
         assert!(is_of_version(&replaced, "V13.5.37") && !is_of_version(&replaced, "V13.6.1"));
-        assert!(replace("no marks", &table).is_err());
+        let both = ROOFLINE.fill(&replaced, "new\n").expect("the marks are there");
+        assert_eq!(both, replaced.replace("lines", "new"));
+        assert!(COUNTS.fill("no marks", &table).is_err());
     }
 }
