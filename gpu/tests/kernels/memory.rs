@@ -1,7 +1,11 @@
 //! The memory of a test's device, and launches on it.
 
+use crate::kernel::Kernel;
+use crate::machine::{Machine, run_ptx, run_twin};
 use kvtide_kernels::arch::Word;
-use kvtide_kernels::arch::host::HostLane;
+use kvtide_simcuda::ptx::{LaunchError, Statistics};
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Bytes between two reservations at least, so that a stray write hits nobody's data.
 const GUARD_BYTES: usize = 32;
@@ -37,6 +41,14 @@ impl Random {
 #[derive(Default)]
 pub(crate) struct Reservations {
     end: usize,
+    reserved: Vec<Reservation>,
+}
+
+/// A place in a memory.
+pub(crate) struct Reservation {
+    pub(crate) range: Range<usize>,
+    /// Whether the next launch only writes it.
+    pub(crate) is_output: bool,
 }
 
 impl Reservations {
@@ -46,26 +58,80 @@ impl Reservations {
     pub(crate) fn reserve(&mut self, bytes: usize, align: usize) -> usize {
         let start = (self.end + GUARD_BYTES).next_multiple_of(2 * align) + align;
         self.end = start + bytes;
+        self.reserved.push(Reservation { range: start..self.end, is_output: false });
         start
     }
 
-    /// Makes the memory, full of random bytes.
-    pub(crate) fn build(self, random: &mut Random) -> Memory {
+    /// Makes the memory of a machine, full of random bytes.
+    pub(crate) fn build(self, machine: Machine, random: &mut Random) -> Memory {
         let word_count = (self.end + GUARD_BYTES).div_ceil(16);
         let word = |_| Word { low: random.next(), high: random.next() };
-        Memory { words: (0..word_count).map(word).collect() }
+        Memory {
+            machine,
+            words: (0..word_count).map(word).collect(),
+            reserved: self.reserved,
+            executed: BTreeMap::new(),
+        }
     }
 }
 
 /// Everything that a launch may touch.
 pub(crate) struct Memory {
+    machine: Machine,
     words: Vec<Word>,
+    reserved: Vec<Reservation>,
+    /// Of kernels that ran as PTX: how many lanes came to each instruction.
+    pub(crate) executed: BTreeMap<&'static str, Statistics>,
 }
 
 impl Memory {
     /// Returns the address of byte `offset`.
     pub(crate) fn address(&mut self, offset: usize) -> u64 {
-        (self.words.as_mut_ptr().expose_provenance() + offset) as u64
+        self.machine.address(self.words.as_mut_ptr().expose_provenance(), offset)
+    }
+
+    /// Runs a kernel, which only writes the reservations that `outputs` lie in.
+    pub(crate) fn launch(
+        &mut self,
+        kernel: &impl Kernel,
+        outputs: &[usize],
+        warp_count: u32,
+        random: &mut Random,
+    ) {
+        self.try_launch(kernel, outputs, warp_count, random)
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// As [`Memory::launch`], but an error of the interpreter is the test's.
+    pub(crate) fn try_launch(
+        &mut self,
+        kernel: &impl Kernel,
+        outputs: &[usize],
+        warp_count: u32,
+        random: &mut Random,
+    ) -> Result<(), LaunchError> {
+        // Both machines draw one number, so that a test goes on alike on both.
+        let seed = random.next();
+        let module = match self.machine {
+            Machine::Twins => {
+                run_twin(kernel, warp_count, &mut Random::new(seed));
+                return Ok(());
+            }
+            Machine::Ptx(module) => module,
+        };
+        for reservation in &mut self.reserved {
+            let is_in = |output| reservation.range.contains(output);
+            reservation.is_output = outputs.iter().any(is_in);
+        }
+        let mut bytes = self.bytes();
+        let statistics = run_ptx(module, kernel, warp_count, seed, &self.reserved, &mut bytes)?;
+        self.restore(&bytes);
+        let total = self.executed.entry(kernel.name()).or_default();
+        total.executed.resize(statistics.executed.len(), 0);
+        for (total, lanes) in total.executed.iter_mut().zip(statistics.executed) {
+            *total += lanes;
+        }
+        Ok(())
     }
 
     /// Returns a copy of all bytes.
@@ -123,13 +189,4 @@ pub(crate) fn assert_same(actual: &[u8], expected: &[u8]) {
     let differs = actual.iter().zip(expected).position(|(actual, expected)| actual != expected);
     assert_eq!(differs, None, "the first byte that differs");
     assert_eq!(actual.len(), expected.len());
-}
-
-/// Runs a launch's lanes in a random order: a kernel may count on none.
-pub(crate) fn run_shuffled(warp_count: u32, random: &mut Random, body: impl Fn(HostLane)) {
-    let mut numbers: Vec<u32> = (0..warp_count * 32).collect();
-    random.shuffle(&mut numbers);
-    for number in numbers {
-        body(HostLane::new(number, warp_count));
-    }
 }

@@ -1,13 +1,12 @@
 //! A random layout with chunks, laid out in memory with the descriptors of a launch.
 
-use crate::memory::{Memory, Random, Reservations, run_shuffled};
+use crate::kernel::Kernel;
+use crate::machine::Machine;
+use crate::memory::{Memory, Random, Reservations};
 use kvtide_kernels::abi::{
-    BLOCK_ID_SKIP, ChecksumArguments, ChunkDescriptor, DeviceTable, EngineAlign, GatherArguments,
+    BLOCK_ID_SKIP, ChecksumArguments, ChunkDescriptor, DeviceTable, GatherArguments,
     JudgeArguments, PartDescriptor, PlaneDescriptor, ScatterArguments,
 };
-use kvtide_kernels::arch::host::HostLane;
-use kvtide_kernels::arch::{Aligned4, Aligned16};
-use kvtide_kernels::kernels::{checksum, gather, judge, scatter};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,8 +21,8 @@ pub(crate) struct Shape {
     pub(crate) block_counts: Vec<usize>,
     /// Blocks of the pool that no chunk has.
     pub(crate) spare_blocks: usize,
-    /// Of the parts, the first that is in staging and that launches are about.
-    pub(crate) first_part: prop::sample::Index,
+    /// Of the parts, the first that is in staging and that launches are about: modulo their number.
+    pub(crate) first_part: usize,
     pub(crate) warp_count: u32,
     pub(crate) seed: u64,
 }
@@ -50,6 +49,11 @@ fn fragment() -> impl Strategy<Value = usize> {
     ]
 }
 
+/// Warps of a launch: some, or whole thread blocks as on a device.
+pub(crate) fn warp_count() -> impl Strategy<Value = u32> {
+    prop_oneof![3 => 1..=5_u32, 1 => prop::sample::select(vec![8_u32, 16])]
+}
+
 prop_compose! {
     /// Up to three fragment sizes, six planes and three chunks.
     pub(crate) fn shape()(
@@ -61,8 +65,8 @@ prop_compose! {
         align in prop::sample::select(vec![4_usize, 16]),
         block_counts in prop::collection::vec(1..=40_usize, 1..=3),
         spare_blocks in 0..4_usize,
-        first_part: prop::sample::Index,
-        warp_count in 1..=5_u32,
+        first_part in 0..6_usize,
+        warp_count in warp_count(),
         seed: u64,
     ) -> Shape {
         let planes: Vec<PlaneShape> = planes
@@ -171,17 +175,24 @@ pub(crate) struct Scene {
     pub(crate) warp_count: u32,
     planes_at: usize,
     chunks_at: usize,
+    /// Room for a table of 8-byte aligned records, 16 bytes for each block and each part.
+    pub(crate) table_at: usize,
 }
 
 impl Scene {
+    /// Lays a shape out for both machines.
+    pub(crate) fn on_both(shape: &Shape) -> [Self; 2] {
+        Machine::both().map(|machine| Self::new(shape, machine))
+    }
+
     /// Lays a shape out.
-    pub(crate) fn new(shape: &Shape) -> Self {
+    pub(crate) fn new(shape: &Shape, machine: Machine) -> Self {
         let mut random = Random::new(shape.seed);
         let mut reservations = Reservations::default();
         let pool = shape.block_counts.iter().sum::<usize>() + shape.spare_blocks;
         let planes = lay_planes(shape, pool, &mut reservations);
         let part_count = planes.iter().map(|plane| plane.part).max().unwrap_or(0) + 1;
-        let parts = shape.first_part.index(part_count)..part_count;
+        let parts = shape.first_part % part_count..part_count;
         let mut ids: Vec<u32> = (0..u32::try_from(pool).expect("a small pool")).collect();
         random.shuffle(&mut ids);
         let mut chunks = Vec::new();
@@ -192,10 +203,21 @@ impl Scene {
         }
         let planes_at = reservations.reserve(planes.len() * 24, 8);
         let chunks_at = reservations.reserve(chunks.len() * 72, 8);
-        let memory = reservations.build(&mut random);
+        let records = pool + chunks.len() * part_count;
+        let table_at = reservations.reserve(records * 16, 8);
+        let memory = reservations.build(machine, &mut random);
         let warp_count = shape.warp_count;
-        let mut scene =
-            Self { memory, random, planes, chunks, parts, warp_count, planes_at, chunks_at };
+        let mut scene = Self {
+            memory,
+            random,
+            planes,
+            chunks,
+            parts,
+            warp_count,
+            planes_at,
+            chunks_at,
+            table_at,
+        };
         scene.write_tables();
         scene
     }
@@ -319,39 +341,28 @@ impl Scene {
 
     /// Gathers all planes of the scene's parts, one launch a fragment size.
     pub(crate) fn gather(&mut self) {
+        let mut pieces: Vec<usize> = self.chunks.iter().map(|chunk| chunk.piece).collect();
         for launch in self.launches() {
             let (planes, chunks) = (self.plane_descriptors(&launch), self.chunk_descriptors());
             let planes = self.table(launch.table, &planes);
             let chunks = self.table(self.chunks_at, &chunks);
             let size = u32::try_from(launch.planes[0].fragment).expect("small");
-            let arguments = GatherArguments::new(planes, chunks, size)
-                .expect("a launch that the kernel can honour");
-            let run = match arguments.engine_align() {
-                EngineAlign::Sixteen => gather::run::<HostLane, Aligned16>,
-                EngineAlign::Four => gather::run::<HostLane, Aligned4>,
-            };
-            // SAFETY: the scene reserves all that its descriptors name.
-            let run = |lane| unsafe { run(lane, &arguments) };
-            run_shuffled(self.warp_count, &mut self.random, run);
+            let arguments = GatherArguments::new(planes, chunks, size);
+            self.launch(&arguments.expect("a launch that the kernel can honour"), &pieces);
+            pieces.clear();
         }
     }
 
     /// Scatters all planes of the scene's parts, one launch a fragment size.
     pub(crate) fn scatter(&mut self) {
+        let blocks: Vec<usize> = self.planes.iter().map(|plane| plane.base).collect();
         for launch in self.launches() {
             let (planes, chunks) = (self.plane_descriptors(&launch), self.chunk_descriptors());
             let planes = self.table(launch.table, &planes);
             let chunks = self.table(self.chunks_at, &chunks);
             let size = u32::try_from(launch.planes[0].fragment).expect("small");
-            let arguments = ScatterArguments::new(planes, chunks, size)
-                .expect("a launch that the kernel can honour");
-            let run = match arguments.engine_align() {
-                EngineAlign::Sixteen => scatter::run::<HostLane, Aligned16>,
-                EngineAlign::Four => scatter::run::<HostLane, Aligned4>,
-            };
-            // SAFETY: as for gather, and no id is in two chunks.
-            let run = |lane| unsafe { run(lane, &arguments) };
-            run_shuffled(self.warp_count, &mut self.random, run);
+            let arguments = ScatterArguments::new(planes, chunks, size);
+            self.launch(&arguments.expect("a launch that the kernel can honour"), &blocks);
         }
     }
 
@@ -362,25 +373,23 @@ impl Scene {
         let in_launch = self.chunks.iter().flat_map(|chunk| &chunk.parts[self.parts.clone()]);
         let words_max = in_launch.map(|part| part.summed / 16).max().expect("a part");
         let words_max = u32::try_from(words_max).expect("small");
-        let arguments =
-            ChecksumArguments::new(self.table(self.chunks_at, &chunks), parts, words_max)
-                .expect("a launch that the kernel can honour");
-        run_shuffled(self.warp_count, &mut self.random, |lane| {
-            // SAFETY: the scene reserves all that its descriptors name.
-            unsafe { checksum::run(lane, &arguments) }
-        });
+        let chunks = self.table(self.chunks_at, &chunks);
+        let arguments = ChecksumArguments::new(chunks, parts, words_max);
+        self.launch(&arguments.expect("a launch that the kernel can honour"), &[]);
     }
 
     /// Judges the scene's parts.
     pub(crate) fn judge(&mut self) {
         let chunks = self.chunk_descriptors();
         let parts = self.part_range();
-        let arguments = JudgeArguments::new(self.table(self.chunks_at, &chunks), parts)
-            .expect("a launch that the kernel can honour");
-        run_shuffled(self.warp_count, &mut self.random, |lane| {
-            // SAFETY: the scene reserves all that its descriptors name.
-            unsafe { judge::run(lane, &arguments) }
-        });
+        let arguments = JudgeArguments::new(self.table(self.chunks_at, &chunks), parts);
+        let verdicts: Vec<usize> = self.chunks.iter().map(|chunk| chunk.verdicts).collect();
+        self.launch(&arguments.expect("a launch that the kernel can honour"), &verdicts);
+    }
+
+    /// Runs a kernel, which only writes the reservations that `outputs` lie in.
+    pub(crate) fn launch(&mut self, kernel: &impl Kernel, outputs: &[usize]) {
+        self.memory.launch(kernel, outputs, self.warp_count, &mut self.random);
     }
 
     /// Names a table of descriptors in memory.
