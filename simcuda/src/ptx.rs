@@ -149,7 +149,7 @@ impl Kernel {
             scope.declare(&parameter.name, parameter.line, symbol)?;
         }
         let mut local = Layout::at(Space::Local.window());
-        let body = decode(&entry.body, &scope, &mut shared, &mut local)?;
+        let body = decode(entry, &scope, &mut shared, &mut local)?;
         Ok(Self {
             name: entry.name.clone(),
             argument_bytes: parameters.bytes().len(),

@@ -12,7 +12,7 @@ mod scope;
 use super::error::{ParseError, Unsupported};
 use super::instruction::{Guard, Instruction, Operation};
 use super::integer::Integer;
-use super::syntax::{Item, Operand, RegisterName, Statement};
+use super::syntax::{Entry, Item, Operand, RegisterName, Statement};
 use opcode::Opcode;
 
 pub(super) use scope::{Layout, Scope, Symbol};
@@ -25,19 +25,19 @@ pub(super) struct Body {
     pub(super) registers: Vec<String>,
 }
 
-/// Decodes a body; `scope` has what is declared outside, `local` grows by its local variables.
+/// Decodes a body; `scope` has what is declared outside, the layouts grow by its variables.
 pub(super) fn decode(
-    items: &[Item],
+    entry: &Entry,
     scope: &Scope<'_>,
     shared: &mut Layout,
     local: &mut Layout,
 ) -> Result<Body, ParseError> {
     let mut decoder = Decoder { body: Body::default(), shared, local };
-    decoder.block(items, scope)?;
+    decoder.block(&entry.body, scope)?;
     decoder.body.instructions.push(Instruction {
         guard: None,
         operation: Operation::Unsupported(Unsupported::EndOfBody),
-        line: decoder.body.instructions.last().map_or(0, |last| last.line),
+        line: entry.end_line,
         text: "}".to_owned(),
     });
     Ok(decoder.body)

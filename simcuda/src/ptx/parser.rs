@@ -196,7 +196,8 @@ impl<'text> Parser<'text> {
             }
         }
         let body = self.block()?;
-        Ok(Entry { name, line, parameters, threads_max, body })
+        let end_line = self.tokens[self.at - 1].line;
+        Ok(Entry { name, line, parameters, threads_max, body, end_line })
     }
 
     /// Takes the declaration of a variable or parameter, up to its comma or semicolon.

@@ -21,6 +21,8 @@ pub(super) struct Entry {
     /// From `.maxntid` or `.reqntid`.
     pub(super) threads_max: Option<u32>,
     pub(super) body: Vec<Item>,
+    /// Line of the brace that ends the body.
+    pub(super) end_line: u32,
 }
 
 /// A variable in memory.
