@@ -1,10 +1,10 @@
 //! Fill: ranges of any length, and the page padding of real payloads.
 
+use crate::checks::{self, fill_arguments};
 use crate::machine::Machine;
-use crate::memory::{Memory, Random, Reservations, assert_same};
-use crate::reference::{add_sums, pack};
-use crate::scene::{Scene, part_descriptors, shape, warp_count};
-use kvtide_kernels::abi::{DeviceTable, FillArguments, FillRange};
+use crate::memory::{Random, Reservations, assert_same};
+use crate::scene::{Scene, shape, warp_count};
+use kvtide_kernels::abi::FillRange;
 use kvtide_kernels::arch::Word;
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ proptest! {
                 ranges.push(FillRange { address, word_count, reserved: 0 });
             }
             let pattern = Word { low, high };
-            let arguments = arguments(&mut memory, table, &ranges, pattern);
+            let arguments = fill_arguments(&mut memory, table, &ranges, pattern);
             let mut expected = memory.bytes();
             memory.launch(&arguments, &starts, warp_count, &mut random);
             for (&start, &count) in starts.iter().zip(&word_counts) {
@@ -47,49 +47,6 @@ proptest! {
 
     #[test]
     fn a_filled_payload_holds_nothing_of_what_staging_held(shape in shape()) {
-        for mut scene in Scene::on_both(&shape) {
-            let ranges = padding_ranges(&mut scene);
-            let mut expected = scene.memory.bytes();
-            if !ranges.is_empty() {
-                let table = scene.table_at;
-                let arguments = arguments(&mut scene.memory, table, &ranges, Word::default());
-                expected = scene.memory.bytes();
-                scene.launch(&arguments, &[]);
-            }
-            scene.gather();
-            pack(&scene, &mut expected);
-            add_sums(&scene, &mut expected);
-            for chunk in &scene.chunks {
-                for part in scene.parts.clone() {
-                    expected[chunk.padding(part)].fill(0);
-                }
-            }
-            assert_same(&scene.memory.bytes(), &expected);
-        }
+        Scene::on_both(&shape).iter_mut().for_each(checks::fill);
     }
-}
-
-/// The page padding of the scene's parts.
-fn padding_ranges(scene: &mut Scene) -> Vec<FillRange> {
-    let payloads = scene.chunk_descriptors().into_iter().map(|chunk| chunk.payload);
-    let mut ranges = Vec::new();
-    for (payload, chunk) in payloads.zip(&scene.chunks) {
-        let parts = &part_descriptors(chunk)[scene.parts.clone()];
-        ranges.extend(parts.iter().filter_map(|part| FillRange::padding_after(payload, part)));
-    }
-    ranges
-}
-
-/// Writes the ranges to memory at `table`, and returns the arguments of a fill.
-fn arguments(
-    memory: &mut Memory,
-    table: usize,
-    ranges: &[FillRange],
-    pattern: Word,
-) -> FillArguments {
-    let words: Vec<u64> =
-        ranges.iter().flat_map(|range| [range.address, u64::from(range.word_count)]).collect();
-    memory.write_u64s(table, &words);
-    let ranges = DeviceTable { address: memory.address(table), items: ranges };
-    FillArguments::new(ranges, pattern).expect("a good launch")
 }

@@ -1,58 +1,27 @@
 //! Loads: checksum and judge let scatter write good parts, and nothing else.
 
+use crate::checks;
 use crate::memory::{assert_same, read_u32, read_u64};
-use crate::reference::{add_sums, pack, unpack};
+use crate::reference::{add_sums, pack};
 use crate::scene::{Scene, shape};
-use kvtide_kernels::abi::{VERDICT_BAD, VERDICT_GOOD, VERDICT_NONE};
+use kvtide_kernels::abi::{VERDICT_BAD, VERDICT_GOOD};
 use kvtide_kernels::checksum::seal;
 use proptest::prelude::*;
 
 proptest! {
     #[test]
     fn checksum_sums_each_part_and_touches_nothing_else(shape in shape()) {
-        for mut scene in Scene::on_both(&shape) {
-            let mut expected = scene.memory.bytes();
-            scene.checksum();
-            add_sums(&scene, &mut expected);
-            assert_same(&scene.memory.bytes(), &expected);
-        }
+        Scene::on_both(&shape).iter_mut().for_each(checks::checksum);
     }
 
     #[test]
     fn scatter_writes_the_blocks_of_good_parts_and_touches_nothing_else(shape in shape()) {
-        for mut scene in Scene::on_both(&shape) {
-            scene.skip_some_blocks();
-            for chunk in scene.chunks.clone() {
-                for part in 0..chunk.parts.len() {
-                    let words = [VERDICT_GOOD, VERDICT_GOOD, VERDICT_NONE, VERDICT_BAD, u32::MAX];
-                    let verdict = words[scene.random.below(words.len())];
-                    scene.memory.write_u32s(chunk.verdicts + part * 4, &[verdict]);
-                }
-            }
-            let mut expected = scene.memory.bytes();
-            scene.scatter();
-            unpack(&scene, &mut expected);
-            assert_same(&scene.memory.bytes(), &expected);
-        }
+        Scene::on_both(&shape).iter_mut().for_each(checks::scatter);
     }
 
     #[test]
     fn what_was_stored_comes_back_into_other_blocks(shape in shape()) {
-        for mut scene in Scene::on_both(&shape).map(stored) {
-            let stored = scene.memory.bytes();
-            let old = scene.chunks.clone();
-            scene.move_blocks();
-            load(&mut scene);
-            let loaded = scene.memory.bytes();
-            for (old, new) in old.iter().zip(&scene.chunks) {
-                prop_assert_eq!(read_u64(&loaded, new.good_parts), scene.parts.len() as u64);
-                for plane in scene.planes.iter().filter(|plane| scene.parts.contains(&plane.part)) {
-                    for (&old_id, &new_id) in old.ids.iter().zip(&new.ids) {
-                        prop_assert_eq!(&loaded[plane.block(new_id)], &stored[plane.block(old_id)]);
-                    }
-                }
-            }
-        }
+        Scene::on_both(&shape).into_iter().for_each(store_and_load);
     }
 
     #[test]
@@ -117,6 +86,24 @@ proptest! {
                 for &id in &scene.chunks[0].ids {
                     prop_assert_eq!(&after[plane.block(id)], &before[plane.block(id)]);
                 }
+            }
+        }
+    }
+}
+
+/// Stores a scene, loads it into other blocks, and compares the blocks.
+pub(crate) fn store_and_load(scene: Scene) {
+    let mut scene = stored(scene);
+    let stored = scene.memory.bytes();
+    let old = scene.chunks.clone();
+    scene.move_blocks();
+    load(&mut scene);
+    let loaded = scene.memory.bytes();
+    for (old, new) in old.iter().zip(&scene.chunks) {
+        assert_eq!(read_u64(&loaded, new.good_parts), scene.parts.len() as u64);
+        for plane in scene.planes.iter().filter(|plane| scene.parts.contains(&plane.part)) {
+            for (&old_id, &new_id) in old.ids.iter().zip(&new.ids) {
+                assert_same(&loaded[plane.block(new_id)], &stored[plane.block(old_id)]);
             }
         }
     }

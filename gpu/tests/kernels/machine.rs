@@ -62,7 +62,9 @@ pub(crate) fn run_ptx(
     reservations: &[Reservation],
     bytes: &mut [u8],
 ) -> Result<Statistics, LaunchError> {
-    let address = |reservation: &Reservation| GLOBAL_START + reservation.range.start as u64;
+    let address = |reservation: &Reservation| {
+        reservation.address.unwrap_or(GLOBAL_START + reservation.range.start as u64)
+    };
     let mut memory = Memory::new();
     for reservation in reservations {
         let bytes = &bytes[reservation.range.clone()];
@@ -73,9 +75,10 @@ pub(crate) fn run_ptx(
     let launch = launch(warp_count, order_seed, kernel.bytes());
     let entry = module.kernel(kernel.name()).expect("the PTX has it");
     let statistics = entry.launch(&launch, &mut memory)?;
-    for Reservation { range, .. } in reservations {
-        let after = memory.read(GLOBAL_START + range.start as u64, range.len());
-        bytes[range.clone()].copy_from_slice(after.expect("it is mapped"));
+    for reservation in reservations {
+        let range = reservation.range.clone();
+        let after = memory.read(address(reservation), range.len());
+        bytes[range].copy_from_slice(after.expect("it is mapped"));
     }
     Ok(statistics)
 }

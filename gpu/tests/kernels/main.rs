@@ -5,6 +5,9 @@
 //! kernel on it, applies the reference to a copy of its bytes, and compares the whole: a byte that
 //! is wrong, missing or written where none should be fails alike.
 
+mod altered;
+mod checks;
+mod chosen;
 mod contract;
 mod copy;
 mod fill;

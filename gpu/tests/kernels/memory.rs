@@ -49,6 +49,8 @@ pub(crate) struct Reservation {
     pub(crate) range: Range<usize>,
     /// Whether the next launch only writes it.
     pub(crate) is_output: bool,
+    /// Where it lies on the device, if not at its place in the memory.
+    pub(crate) address: Option<u64>,
 }
 
 impl Reservations {
@@ -58,7 +60,7 @@ impl Reservations {
     pub(crate) fn reserve(&mut self, bytes: usize, align: usize) -> usize {
         let start = (self.end + GUARD_BYTES).next_multiple_of(2 * align) + align;
         self.end = start + bytes;
-        self.reserved.push(Reservation { range: start..self.end, is_output: false });
+        self.reserved.push(Reservation { range: start..self.end, is_output: false, address: None });
         start
     }
 
@@ -88,6 +90,25 @@ impl Memory {
     /// Returns the address of byte `offset`.
     pub(crate) fn address(&mut self, offset: usize) -> u64 {
         self.machine.address(self.words.as_mut_ptr().expose_provenance(), offset)
+    }
+
+    /// Cuts the reservation that starts at `start` into pieces of `bytes`, and puts piece `index`
+    /// at `address(index)`.
+    pub(crate) fn spread(&mut self, start: usize, bytes: usize, address: impl Fn(usize) -> u64) {
+        let is_it = |reservation: &Reservation| reservation.range.start == start;
+        let index = self.reserved.iter().position(is_it).expect("a reservation starts there");
+        let range = self.reserved.swap_remove(index).range;
+        let pieces = range.step_by(bytes).enumerate().map(|(index, start)| Reservation {
+            range: start..start + bytes,
+            is_output: false,
+            address: Some(address(index)),
+        });
+        self.reserved.extend(pieces);
+    }
+
+    /// Returns whether a reservation starts at `start`.
+    pub(crate) fn has_reservation(&self, start: usize) -> bool {
+        self.reserved.iter().any(|reservation| reservation.range.start == start)
     }
 
     /// Runs a kernel, which only writes the reservations that `outputs` lie in.
@@ -120,8 +141,7 @@ impl Memory {
             Machine::Ptx(module) => module,
         };
         for reservation in &mut self.reserved {
-            let is_in = |output| reservation.range.contains(output);
-            reservation.is_output = outputs.iter().any(is_in);
+            reservation.is_output = outputs.iter().any(|at| reservation.range.contains(at));
         }
         let mut bytes = self.bytes();
         let statistics = run_ptx(module, kernel, warp_count, seed, &self.reserved, &mut bytes)?;

@@ -173,10 +173,45 @@ pub(crate) struct Scene {
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) parts: Range<usize>,
     pub(crate) warp_count: u32,
+    /// Blocks of the pool.
+    pub(crate) pool: usize,
     planes_at: usize,
     chunks_at: usize,
     /// Room for a table of 8-byte aligned records, 16 bytes for each block and each part.
     pub(crate) table_at: usize,
+    far: Option<Far>,
+}
+
+/// Blocks far apart on the device, with large ids: what a block's number in the scene stands for.
+struct Far {
+    /// Where the arrays of planes start in the memory; on the device they lie side by side.
+    arrays: Vec<usize>,
+    stride: u64,
+}
+
+impl Far {
+    /// Address of block 0 of the first array.
+    const START: u64 = 1 << 40;
+
+    /// Bytes from an array to the next.
+    const ARRAY_BYTES: u64 = 1 << 18;
+
+    /// Returns the id of block `number`: from the ends and the middle of all ids.
+    fn id(number: u32) -> u32 {
+        match number % 4 {
+            0 => BLOCK_ID_SKIP - 1 - number,
+            1 => number,
+            2 => (1 << 31) - number,
+            _ => (1 << 31) + number,
+        }
+    }
+
+    /// Returns where a plane that starts at `base` in memory has block 0 on the device.
+    fn base_address(&self, base: usize) -> u64 {
+        let array = self.arrays.partition_point(|start| *start <= base) - 1;
+        let inside = (base - self.arrays[array]) as u64;
+        Self::START + array as u64 * Self::ARRAY_BYTES + inside
+    }
 }
 
 impl Scene {
@@ -206,17 +241,18 @@ impl Scene {
         let records = pool + chunks.len() * part_count;
         let table_at = reservations.reserve(records * 16, 8);
         let memory = reservations.build(machine, &mut random);
-        let warp_count = shape.warp_count;
         let mut scene = Self {
             memory,
             random,
             planes,
             chunks,
             parts,
-            warp_count,
+            warp_count: shape.warp_count,
+            pool,
             planes_at,
             chunks_at,
             table_at,
+            far: None,
         };
         scene.write_tables();
         scene
@@ -225,7 +261,8 @@ impl Scene {
     /// Writes ids and descriptors, as a host does ahead of a launch.
     pub(crate) fn write_tables(&mut self) {
         for chunk in &self.chunks {
-            self.memory.write_u32s(chunk.ids_at, &chunk.ids);
+            let ids: Vec<u32> = chunk.ids.iter().map(|id| self.device_id(*id)).collect();
+            self.memory.write_u32s(chunk.ids_at, &ids);
             let parts: Vec<u32> = part_descriptors(chunk)
                 .iter()
                 .flat_map(|part| [part.first_word, part.word_count])
@@ -254,6 +291,26 @@ impl Scene {
             self.memory.write_u64s(at, &fields);
             self.memory.write_u32s(at + 64, &[chunk.block_count, chunk.part_count]);
         }
+    }
+
+    /// Moves the blocks far apart on the device, `stride` bytes from id to id.
+    pub(crate) fn spread_blocks(&mut self, stride: u64) {
+        let starts = self.planes.iter().filter(|plane| self.memory.has_reservation(plane.base));
+        let arrays: Vec<Plane> = starts.copied().collect();
+        let far = Far { arrays: arrays.iter().map(|plane| plane.base).collect(), stride };
+        for Plane { base, stride, .. } in arrays {
+            let number = |index| u32::try_from(index).expect("a small pool");
+            let address =
+                |index| far.base_address(base) + u64::from(Far::id(number(index))) * far.stride;
+            self.memory.spread(base, stride, address);
+        }
+        self.far = Some(far);
+        self.write_tables();
+    }
+
+    /// Returns the id that a device knows block `id` by.
+    pub(crate) fn device_id(&self, id: u32) -> u32 {
+        if self.far.is_none() || id == BLOCK_ID_SKIP { id } else { Far::id(id) }
     }
 
     /// Zeroes the sums and counts that launches of this scene's parts add to.
@@ -329,9 +386,12 @@ impl Scene {
     pub(crate) fn plane_descriptors(&mut self, launch: &Launch) -> Vec<PlaneDescriptor> {
         let mut descriptors = Vec::new();
         for plane in &launch.planes {
+            let near = (self.memory.address(plane.base), plane.stride as u64);
+            let far = self.far.as_ref().map(|far| (far.base_address(plane.base), far.stride));
+            let (base_address, block_stride) = far.unwrap_or(near);
             descriptors.push(PlaneDescriptor {
-                base_address: self.memory.address(plane.base),
-                block_stride: plane.stride as u64,
+                base_address,
+                block_stride,
                 part: u32::try_from(plane.part).expect("small"),
                 words_before: u32::try_from(plane.bytes_before / 16).expect("small"),
             });

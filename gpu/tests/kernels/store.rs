@@ -1,21 +1,14 @@
 //! Stores: gather packs and sums.
 
+use crate::checks;
 use crate::memory::assert_same;
-use crate::reference::{add_sums, pack};
 use crate::scene::{Scene, shape};
 use proptest::prelude::*;
 
 proptest! {
     #[test]
     fn gather_packs_and_adds_the_sums_and_touches_nothing_else(shape in shape()) {
-        for mut scene in Scene::on_both(&shape) {
-            // Sums start at random: gather adds to what is there.
-            let mut expected = scene.memory.bytes();
-            scene.gather();
-            pack(&scene, &mut expected);
-            add_sums(&scene, &mut expected);
-            assert_same(&scene.memory.bytes(), &expected);
-        }
+        Scene::on_both(&shape).iter_mut().for_each(checks::gather);
     }
 
     #[test]

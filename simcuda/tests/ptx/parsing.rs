@@ -8,8 +8,8 @@ fn debug_information_and_advice_are_no_instructions() {
     let body = "
         .loc 1 20 5
         mov.u32 %r1, 7; // a comment
-        .loc 1 21 9, function_name name, inlined_at 1 20 5
-        .loc 1 21 9, function_name name+4, inlined_at 1 20 5
+        .loc 1 21 9, function_name $L__info_string0, inlined_at 1 20 5
+        .loc 1 21 9, function_name $L__info_string0+4, inlined_at 1 20 5
         .pragma \"nounroll\";
         /* another
            comment */

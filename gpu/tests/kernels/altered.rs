@@ -1,0 +1,1 @@
+//! That the comparison can fail: PTX with one instruction altered is found out.
