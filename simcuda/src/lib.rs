@@ -4,6 +4,6 @@
 //!
 //! It looks for faults that a GPU may not report: reads of what nobody wrote, accesses beside a
 //! buffer, threads that race. It says nothing about speed. Called by the tests of the workspace.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod ptx;

@@ -22,7 +22,8 @@
 //! lowest one run together, and `.sync` instructions wait for their members, so that lanes meet
 //! again without any analysis of the text. That is one order of many: what depends on it is found
 //! as a race (two warps touch one byte, not both by reads or both by atomics, and no barrier
-//! between) rather than by trying all.
+//! between) rather than by trying all. A lane that spins until another writes may spin for ever,
+//! which the step limit ends.
 
 mod decode;
 mod error;

@@ -1,1 +1,90 @@
-//! That the comparison can fail: PTX with one instruction altered is found out.
+//! That the comparison can fail: PTX with one line altered is found out, by a fault or by a byte.
+
+use crate::checks;
+use crate::chosen::{of_width, shapes};
+use crate::machine::Machine;
+use crate::memory::Wrong;
+use crate::scene::{Scene, Shape};
+use kvtide_kernels::abi::KERNELS;
+use kvtide_kernels::arch::Word;
+use kvtide_kernels::ptx;
+use kvtide_simcuda::ptx::Module;
+use std::sync::Arc;
+
+/// Returns scenes that between them have what a kernel can be wrong about.
+fn all_shapes() -> Vec<Shape> {
+    let widths = [16, 48, 132, 656, 16_384, 36_868];
+    let chosen = widths.iter().flat_map(|width| {
+        [1, 3, 16].map(|warp_count| of_width(*width, vec![7, 1, 30], warp_count))
+    });
+    chosen.chain(shapes(24)).collect()
+}
+
+/// Runs the checks of a kernel, up to the first that fails.
+fn first_wrong(kernel: &str, text: &str, shapes: &[Shape]) -> Option<Wrong> {
+    let machine = Machine::Ptx(Arc::new(Module::parse(text).expect("it is PTX still")));
+    let check = match kernel {
+        "kvtide_fill" => {
+            let pattern = Word { low: 7, high: 9 };
+            let fill = |warp_count| {
+                let word_counts = [130, 2500, 1024, 3, 1100];
+                checks::fill_ranges(machine.clone(), &word_counts, pattern, warp_count, 1)
+            };
+            return [1, 5, 16].into_iter().find_map(|warp_count| fill(warp_count).err());
+        }
+        "kvtide_checksum" => checks::checksum,
+        "kvtide_judge" => checks::judge,
+        "kvtide_gather_16" | "kvtide_gather_4" => checks::gather,
+        "kvtide_scatter_16" | "kvtide_scatter_4" => checks::scatter,
+        _ => checks::copy,
+    };
+    shapes.iter().find_map(|shape| check(&mut Scene::new(shape, machine.clone())).err())
+}
+
+/// Returns a kernel's text and that of its sibling for the other alignment, as one module.
+fn module_text(kernel: &str) -> (String, Vec<&'static str>) {
+    let (header, entries) = ptx::TEXT.split_once(".visible .entry ").expect("there are entries");
+    let family = kernel.trim_end_matches("_16").trim_end_matches("_4");
+    let is_own = |entry: &&str| entry.starts_with(&format!("{kernel}("));
+    let entries = entries.split(".visible .entry ");
+    let (own, others): (Vec<&str>, Vec<&str>) = entries.partition(is_own);
+    let siblings = others.into_iter().filter(|entry| entry.starts_with(family));
+    let others: String = siblings.flat_map(|entry| [".visible .entry ", entry]).collect();
+    (format!("{header}{others}.visible .entry "), own[0].lines().collect())
+}
+
+/// Returns `line` with the address of its access 16 bytes further on.
+fn misplaced(line: &str) -> Option<String> {
+    let (before, rest) = line.split_once('[')?;
+    let (address, after) = rest.split_once(']')?;
+    let (base, offset) = address.split_once('+').unwrap_or((address, "0"));
+    let offset: u32 = offset.parse().expect("rustc writes decimal offsets");
+    Some(format!("{before}[{base}+{}]{after}", offset + 16))
+}
+
+#[test]
+fn every_access_that_is_dropped_or_misplaced_is_found_out() {
+    let shapes = all_shapes();
+    let mut unseen = Vec::new();
+    for kernel in KERNELS {
+        let (others, lines) = module_text(kernel.name);
+        assert!(
+            first_wrong(kernel.name, &format!("{others}{}", lines.join("\n")), &shapes).is_none()
+        );
+        for (index, line) in lines.iter().enumerate() {
+            let accesses = ["ld.global", "st.global", "red.global", "shfl.sync"];
+            if !accesses.iter().any(|access| line.contains(access)) {
+                continue;
+            }
+            for altered in [Some(String::new()), misplaced(line)].into_iter().flatten() {
+                let mut lines = lines.clone();
+                lines[index] = &altered;
+                let text = format!("{others}{}", lines.join("\n"));
+                if first_wrong(kernel.name, &text, &shapes).is_none() {
+                    unseen.push(format!("{}: {line} as {altered}", kernel.name));
+                }
+            }
+        }
+    }
+    assert_eq!(unseen, Vec::<String>::new());
+}

@@ -3,7 +3,8 @@
 //! Properties run them on random scenes; other tests run them on chosen ones, or on PTX that was
 //! altered and so must fail.
 
-use crate::memory::{Memory, assert_same, read_u64};
+use crate::machine::Machine;
+use crate::memory::{Memory, Random, Reservations, Wrong, read_u64, same};
 use crate::reference::{add_sums, judge as judge_bytes, pack, unpack};
 use crate::scene::{Scene, part_descriptors};
 use kvtide_kernels::abi::{
@@ -13,32 +14,33 @@ use kvtide_kernels::abi::{
 use kvtide_kernels::arch::Word;
 
 /// Runs all of them. Scatter comes late, since it leaves chunks with blocks to skip.
-pub(crate) fn all(scene: &mut Scene) {
+pub(crate) fn all(scene: &mut Scene) -> Result<(), Wrong> {
     for check in [gather, fill, checksum, judge, scatter, copy] {
-        check(scene);
+        check(scene)?;
     }
+    Ok(())
 }
 
 /// Gather packs and adds the sums.
-pub(crate) fn gather(scene: &mut Scene) {
+pub(crate) fn gather(scene: &mut Scene) -> Result<(), Wrong> {
     // Sums start at random: gather adds to what is there.
     let mut expected = scene.memory.bytes();
-    scene.gather();
+    scene.gather()?;
     pack(scene, &mut expected);
     add_sums(scene, &mut expected);
-    assert_same(&scene.memory.bytes(), &expected);
+    same(&scene.memory.bytes(), &expected)
 }
 
 /// Fill makes the page padding zeros, so that a payload holds nothing of what staging held.
-pub(crate) fn fill(scene: &mut Scene) {
+pub(crate) fn fill(scene: &mut Scene) -> Result<(), Wrong> {
     let ranges = padding_ranges(scene);
     if ranges.is_empty() {
-        return;
+        return Ok(());
     }
     let arguments = fill_arguments(&mut scene.memory, scene.table_at, &ranges, Word::default());
     let mut expected = scene.memory.bytes();
-    scene.launch(&arguments, &[]);
-    scene.gather();
+    scene.launch(&arguments, &[])?;
+    scene.gather()?;
     pack(scene, &mut expected);
     add_sums(scene, &mut expected);
     for chunk in &scene.chunks {
@@ -46,19 +48,49 @@ pub(crate) fn fill(scene: &mut Scene) {
             expected[chunk.padding(part)].fill(0);
         }
     }
-    assert_same(&scene.memory.bytes(), &expected);
+    same(&scene.memory.bytes(), &expected)
+}
+
+/// Fill writes ranges of any length with any pattern.
+pub(crate) fn fill_ranges(
+    machine: Machine,
+    word_counts: &[usize],
+    pattern: Word,
+    warp_count: u32,
+    seed: u64,
+) -> Result<(), Wrong> {
+    let mut random = Random::new(seed);
+    let mut reservations = Reservations::default();
+    let starts: Vec<usize> =
+        word_counts.iter().map(|count| reservations.reserve(count * 16, 16)).collect();
+    let table = reservations.reserve(starts.len() * 16, 8);
+    let mut memory = reservations.build(machine, &mut random);
+    let mut ranges = Vec::new();
+    for (&start, &count) in starts.iter().zip(word_counts) {
+        let address = memory.address(start);
+        let word_count = u32::try_from(count).expect("small");
+        ranges.push(FillRange { address, word_count, reserved: 0 });
+    }
+    let arguments = fill_arguments(&mut memory, table, &ranges, pattern);
+    let mut expected = memory.bytes();
+    memory.launch(&arguments, &starts, warp_count, &mut random)?;
+    for (&start, &count) in starts.iter().zip(word_counts) {
+        let pattern = [pattern.low.to_le_bytes(), pattern.high.to_le_bytes()].concat();
+        expected[start..start + count * 16].copy_from_slice(&pattern.repeat(count));
+    }
+    same(&memory.bytes(), &expected)
 }
 
 /// Checksum adds the sum of each part.
-pub(crate) fn checksum(scene: &mut Scene) {
+pub(crate) fn checksum(scene: &mut Scene) -> Result<(), Wrong> {
     let mut expected = scene.memory.bytes();
-    scene.checksum();
+    scene.checksum()?;
     add_sums(scene, &mut expected);
-    assert_same(&scene.memory.bytes(), &expected);
+    same(&scene.memory.bytes(), &expected)
 }
 
 /// Judge writes the verdicts, most of them good.
-pub(crate) fn judge(scene: &mut Scene) {
+pub(crate) fn judge(scene: &mut Scene) -> Result<(), Wrong> {
     let bytes = scene.memory.bytes();
     for chunk in scene.chunks.clone() {
         for part in 0..chunk.parts.len() {
@@ -70,13 +102,13 @@ pub(crate) fn judge(scene: &mut Scene) {
         }
     }
     let mut expected = scene.memory.bytes();
-    scene.judge();
+    scene.judge()?;
     judge_bytes(scene, &mut expected);
-    assert_same(&scene.memory.bytes(), &expected);
+    same(&scene.memory.bytes(), &expected)
 }
 
 /// Scatter writes the blocks of good parts, but not those to skip.
-pub(crate) fn scatter(scene: &mut Scene) {
+pub(crate) fn scatter(scene: &mut Scene) -> Result<(), Wrong> {
     scene.skip_some_blocks();
     for chunk in scene.chunks.clone() {
         for part in 0..chunk.parts.len() {
@@ -86,13 +118,13 @@ pub(crate) fn scatter(scene: &mut Scene) {
         }
     }
     let mut expected = scene.memory.bytes();
-    scene.scatter();
+    scene.scatter()?;
     unpack(scene, &mut expected);
-    assert_same(&scene.memory.bytes(), &expected);
+    same(&scene.memory.bytes(), &expected)
 }
 
 /// Copy moves whole fragments, in a pool of two blocks at least.
-pub(crate) fn copy(scene: &mut Scene) {
+pub(crate) fn copy(scene: &mut Scene) -> Result<(), Wrong> {
     let pairs = pairs(scene);
     let on_device = |pair: &CopyPair| CopyPair {
         source: scene.device_id(pair.source),
@@ -109,7 +141,7 @@ pub(crate) fn copy(scene: &mut Scene) {
         let pair_table = scene.table(scene.table_at, &device_pairs);
         let size = u32::try_from(launch.planes[0].fragment).expect("small");
         let arguments = CopyArguments::new(table, pair_table, size);
-        scene.launch(&arguments.expect("a good launch"), &[]);
+        scene.launch(&arguments.expect("a good launch"), &[])?;
         for plane in &launch.planes {
             for pair in &pairs {
                 let target = plane.block(pair.target).start;
@@ -117,7 +149,7 @@ pub(crate) fn copy(scene: &mut Scene) {
             }
         }
     }
-    assert_same(&scene.memory.bytes(), &expected);
+    same(&scene.memory.bytes(), &expected)
 }
 
 /// Pairs of random blocks: a source may be in several pairs, a target in one.
@@ -141,7 +173,7 @@ fn padding_ranges(scene: &mut Scene) -> Vec<FillRange> {
 }
 
 /// Writes the ranges to memory at `table`, and returns the arguments of a fill.
-pub(crate) fn fill_arguments(
+fn fill_arguments(
     memory: &mut Memory,
     table: usize,
     ranges: &[FillRange],

@@ -3,6 +3,7 @@
 use crate::checks;
 use crate::load::store_and_load;
 use crate::machine::{COMMITTED, Machine};
+use crate::memory::Wrong;
 use crate::scene::{PlaneShape, Scene, Shape, shape};
 use kvtide_kernels::abi::KERNELS;
 use proptest::strategy::{Strategy, ValueTree};
@@ -17,13 +18,14 @@ fn fragments() -> impl Iterator<Item = usize> {
     (4..=200).step_by(4).chain(LARGE_FRAGMENTS)
 }
 
-/// Returns a shape of two planes of one width in parts of their own, the second between the
-/// fragments of the first.
+/// Returns a shape of three planes of one width, the second between the fragments of the first,
+/// the third in a part of its own.
 pub(crate) fn of_width(fragment: usize, block_counts: Vec<usize>, warp_count: u32) -> Shape {
     let align = if fragment.is_multiple_of(16) { 16 } else { 4 };
-    let plane = |opens_part| PlaneShape { fragment, opens_part, interleaved: opens_part, gap: 1 };
+    let plane =
+        |interleaved, opens_part, gap| PlaneShape { fragment, opens_part, interleaved, gap };
     Shape {
-        planes: vec![plane(false), plane(true)],
+        planes: vec![plane(false, false, 1), plane(true, false, 0), plane(false, true, 0)],
         align,
         block_counts,
         spare_blocks: 1,
@@ -44,48 +46,55 @@ pub(crate) fn shapes(count: usize) -> Vec<Shape> {
 }
 
 #[test]
-fn every_width_is_stored_and_loaded() {
+fn every_width_is_stored_and_loaded() -> Result<(), Wrong> {
     for fragment in fragments() {
         // One block alone; then odd counts, by fewer warps than spans and by more.
         for (block_counts, warp_count) in [(vec![1], 1), (vec![7, 1, 3], 1), (vec![7, 1, 3], 16)] {
             let shape = of_width(fragment, block_counts, warp_count);
-            Scene::on_both(&shape).into_iter().for_each(store_and_load);
+            for scene in Scene::on_both(&shape) {
+                store_and_load(scene)?;
+            }
         }
     }
+    Ok(())
 }
 
 #[test]
-fn every_width_is_copied() {
+fn every_width_is_copied() -> Result<(), Wrong> {
     for fragment in fragments() {
         for warp_count in [1, 8] {
             let shape = of_width(fragment, vec![6], warp_count);
-            Scene::on_both(&shape).iter_mut().for_each(checks::copy);
+            for scene in &mut Scene::on_both(&shape) {
+                checks::copy(scene)?;
+            }
         }
     }
+    Ok(())
 }
 
 /// The twin's addresses are this process's, so that only the PTX can have blocks this far apart.
 #[test]
-fn blocks_with_the_largest_ids_are_found() {
+fn blocks_with_the_largest_ids_are_found() -> Result<(), Wrong> {
     for fragment in [4, 16, 132, 576, 656, 16_388] {
         // Odd multiples of the alignment; 2^32 - 2 of them are still below 2^64.
         for stride in [(1 << 31) + 16, (1 << 31) + 4, 1 << 20] {
             for check in [checks::gather, checks::scatter, checks::copy] {
                 let shape = of_width(fragment, vec![5, 7], 3);
-                let mut scene = Scene::new(&shape, Machine::Ptx(&COMMITTED));
+                let mut scene = Scene::new(&shape, Machine::committed());
                 scene.spread_blocks(stride);
-                check(&mut scene);
+                check(&mut scene)?;
             }
         }
     }
+    Ok(())
 }
 
 #[test]
-fn every_instruction_of_every_kernel_is_reached() {
+fn every_instruction_of_every_kernel_is_reached() -> Result<(), Wrong> {
     let mut executed: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for shape in shapes(20) {
-        let mut scene = Scene::new(&shape, Machine::Ptx(&COMMITTED));
-        checks::all(&mut scene);
+        let mut scene = Scene::new(&shape, Machine::committed());
+        checks::all(&mut scene)?;
         for (kernel, statistics) in &scene.memory.executed {
             let total = executed.entry(kernel).or_default();
             total.resize(statistics.executed.len(), 0);
@@ -105,4 +114,5 @@ fn every_instruction_of_every_kernel_is_reached() {
             .extend(counts.filter(|(_, lanes)| **lanes == 0).map(|(instruction, _)| instruction));
     }
     assert_eq!(unreached, []);
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Loads: checksum and judge let scatter write good parts, and nothing else.
 
 use crate::checks;
-use crate::memory::{assert_same, read_u32, read_u64};
+use crate::memory::{Wrong, read_u32, read_u64, same};
 use crate::reference::{add_sums, pack};
 use crate::scene::{Scene, shape};
 use kvtide_kernels::abi::{VERDICT_BAD, VERDICT_GOOD};
@@ -11,17 +11,23 @@ use proptest::prelude::*;
 proptest! {
     #[test]
     fn checksum_sums_each_part_and_touches_nothing_else(shape in shape()) {
-        Scene::on_both(&shape).iter_mut().for_each(checks::checksum);
+        for scene in &mut Scene::on_both(&shape) {
+            checks::checksum(scene)?;
+        }
     }
 
     #[test]
     fn scatter_writes_the_blocks_of_good_parts_and_touches_nothing_else(shape in shape()) {
-        Scene::on_both(&shape).iter_mut().for_each(checks::scatter);
+        for scene in &mut Scene::on_both(&shape) {
+            checks::scatter(scene)?;
+        }
     }
 
     #[test]
     fn what_was_stored_comes_back_into_other_blocks(shape in shape()) {
-        Scene::on_both(&shape).into_iter().for_each(store_and_load);
+        for scene in Scene::on_both(&shape) {
+            store_and_load(scene)?;
+        }
     }
 
     #[test]
@@ -37,7 +43,7 @@ proptest! {
             flip(&mut scene, summed.start + at.index(summed.len()), bit);
             overwrite_blocks(&mut scene);
             let before = scene.memory.bytes();
-            load(&mut scene);
+            load(&mut scene)?;
             let after = scene.memory.bytes();
             for (index, chunk) in scene.chunks.iter().enumerate() {
                 for judged in scene.parts.clone() {
@@ -45,8 +51,8 @@ proptest! {
                     let verdict = if is_good { VERDICT_GOOD } else { VERDICT_BAD };
                     prop_assert_eq!(read_u32(&after, chunk.verdicts + judged * 4), verdict);
                 }
-                let bad = usize::from(index == victim);
-                prop_assert_eq!(read_u64(&after, chunk.good_parts), (scene.parts.len() - bad) as u64);
+                let good = scene.parts.len() - usize::from(index == victim);
+                prop_assert_eq!(read_u64(&after, chunk.good_parts), good as u64);
             }
             for plane in scene.planes.iter().filter(|plane| plane.part == part) {
                 for &id in &scene.chunks[victim].ids {
@@ -63,7 +69,7 @@ proptest! {
             let padding = scene.chunks[0].padding(part);
             prop_assume!(!padding.is_empty());
             flip(&mut scene, padding.start + at.index(padding.len()), bit);
-            load(&mut scene);
+            load(&mut scene)?;
             let after = scene.memory.bytes();
             prop_assert_eq!(read_u64(&after, scene.chunks[0].good_parts), scene.parts.len() as u64);
         }
@@ -76,7 +82,7 @@ proptest! {
             scene.write_tables();
             overwrite_blocks(&mut scene);
             let before = scene.memory.bytes();
-            load(&mut scene);
+            load(&mut scene)?;
             let after = scene.memory.bytes();
             prop_assert_eq!(read_u64(&after, scene.chunks[0].good_parts), 0);
             for part in scene.parts.clone() {
@@ -92,21 +98,22 @@ proptest! {
 }
 
 /// Stores a scene, loads it into other blocks, and compares the blocks.
-pub(crate) fn store_and_load(scene: Scene) {
+pub(crate) fn store_and_load(scene: Scene) -> Result<(), Wrong> {
     let mut scene = stored(scene);
     let stored = scene.memory.bytes();
     let old = scene.chunks.clone();
     scene.move_blocks();
-    load(&mut scene);
+    load(&mut scene)?;
     let loaded = scene.memory.bytes();
     for (old, new) in old.iter().zip(&scene.chunks) {
         assert_eq!(read_u64(&loaded, new.good_parts), scene.parts.len() as u64);
         for plane in scene.planes.iter().filter(|plane| scene.parts.contains(&plane.part)) {
             for (&old_id, &new_id) in old.ids.iter().zip(&new.ids) {
-                assert_same(&loaded[plane.block(new_id)], &stored[plane.block(old_id)]);
+                same(&loaded[plane.block(new_id)], &stored[plane.block(old_id)])?;
             }
         }
     }
+    Ok(())
 }
 
 /// A scene after a store: payloads packed, sealed sums in the headers.
@@ -126,11 +133,11 @@ fn stored(mut scene: Scene) -> Scene {
 }
 
 /// Runs a load's kernels.
-fn load(scene: &mut Scene) {
+fn load(scene: &mut Scene) -> Result<(), Wrong> {
     scene.zero_control();
-    scene.checksum();
-    scene.judge();
-    scene.scatter();
+    scene.checksum()?;
+    scene.judge()?;
+    scene.scatter()
 }
 
 /// Overwrites every fragment, so that what a load writes is seen.

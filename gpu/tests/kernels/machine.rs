@@ -6,33 +6,41 @@ use kvtide_kernels::abi::LaunchGeometry;
 use kvtide_kernels::arch::host::HostLane;
 use kvtide_kernels::ptx;
 use kvtide_simcuda::ptx::{Launch, LaunchError, Memory, Module, Statistics};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// The committed PTX.
-pub(crate) static COMMITTED: LazyLock<Module> =
-    LazyLock::new(|| Module::parse(ptx::TEXT).expect("the interpreter knows the PTX"));
+pub(crate) static COMMITTED: LazyLock<Arc<Module>> =
+    LazyLock::new(|| Arc::new(Module::parse(ptx::TEXT).expect("the interpreter knows the PTX")));
 
 /// Where the interpreter's memory begins: as a GPU's often does.
 const GLOBAL_START: u64 = 0x7f00_0000_0000;
 
+/// Lane instructions of a launch: many times what the largest scene takes.
+const STEP_LIMIT: u64 = 1 << 27;
+
 /// What runs kernels.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Machine {
     /// The bodies compiled for the host, lane by lane, on this process's memory.
     Twins,
     /// A module, the committed PTX as a rule, in the interpreter: every reservation of a memory is
     /// a region of its own there.
-    Ptx(&'static Module),
+    Ptx(Arc<Module>),
 }
 
 impl Machine {
     /// Returns both machines.
     pub(crate) fn both() -> [Self; 2] {
-        [Self::Twins, Self::Ptx(&COMMITTED)]
+        [Self::Twins, Self::committed()]
+    }
+
+    /// Returns the machine that runs the committed PTX.
+    pub(crate) fn committed() -> Self {
+        Self::Ptx(Arc::clone(&COMMITTED))
     }
 
     /// Returns the address of byte `offset` of a memory that lies at `host`.
-    pub(crate) fn address(self, host: usize, offset: usize) -> u64 {
+    pub(crate) fn address(&self, host: usize, offset: usize) -> u64 {
         match self {
             Self::Twins => (host + offset) as u64,
             Self::Ptx(_) => GLOBAL_START + offset as u64,
@@ -91,6 +99,9 @@ pub(crate) fn launch(warp_count: u32, order_seed: u64, arguments: &[u8]) -> Laun
     } else {
         (warp_count, 1)
     };
-    let order_seed = Some(order_seed);
-    Launch { order_seed, ..Launch::new(thread_blocks, warps * 32, arguments) }
+    Launch {
+        order_seed: Some(order_seed),
+        step_limit: STEP_LIMIT,
+        ..Launch::new(thread_blocks, warps * 32, arguments)
+    }
 }

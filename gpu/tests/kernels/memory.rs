@@ -6,6 +6,8 @@ use kvtide_kernels::arch::Word;
 use kvtide_simcuda::ptx::{LaunchError, Statistics};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
+use std::{error, fmt};
 
 /// Bytes between two reservations at least, so that a stray write hits nobody's data.
 const GUARD_BYTES: usize = 32;
@@ -118,33 +120,21 @@ impl Memory {
         outputs: &[usize],
         warp_count: u32,
         random: &mut Random,
-    ) {
-        self.try_launch(kernel, outputs, warp_count, random)
-            .unwrap_or_else(|error| panic!("{error}"));
-    }
-
-    /// As [`Memory::launch`], but an error of the interpreter is the test's.
-    pub(crate) fn try_launch(
-        &mut self,
-        kernel: &impl Kernel,
-        outputs: &[usize],
-        warp_count: u32,
-        random: &mut Random,
-    ) -> Result<(), LaunchError> {
+    ) -> Result<(), Wrong> {
         // Both machines draw one number, so that a test goes on alike on both.
         let seed = random.next();
-        let module = match self.machine {
+        let module = match &self.machine {
             Machine::Twins => {
                 run_twin(kernel, warp_count, &mut Random::new(seed));
                 return Ok(());
             }
-            Machine::Ptx(module) => module,
+            Machine::Ptx(module) => Arc::clone(module),
         };
         for reservation in &mut self.reserved {
             reservation.is_output = outputs.iter().any(|at| reservation.range.contains(at));
         }
         let mut bytes = self.bytes();
-        let statistics = run_ptx(module, kernel, warp_count, seed, &self.reserved, &mut bytes)?;
+        let statistics = run_ptx(&module, kernel, warp_count, seed, &self.reserved, &mut bytes)?;
         self.restore(&bytes);
         let total = self.executed.entry(kernel.name()).or_default();
         total.executed.resize(statistics.executed.len(), 0);
@@ -204,9 +194,40 @@ pub(crate) fn read_u32(bytes: &[u8], offset: usize) -> u32 {
     u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("4 bytes"))
 }
 
-/// Fails on the first byte that differs, by its offset.
-pub(crate) fn assert_same(actual: &[u8], expected: &[u8]) {
-    let differs = actual.iter().zip(expected).position(|(actual, expected)| actual != expected);
-    assert_eq!(differs, None, "the first byte that differs");
+/// What a kernel did wrong.
+#[derive(Debug)]
+pub(crate) enum Wrong {
+    /// The interpreter stopped it.
+    Fault(LaunchError),
+    /// The first byte that is not as the reference has it.
+    Byte { offset: usize, actual: u8, expected: u8 },
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fault(error) => error.fmt(formatter),
+            Self::Byte { offset, actual, expected } => {
+                write!(formatter, "byte {offset} is {actual:#x}, and must be {expected:#x}")
+            }
+        }
+    }
+}
+
+impl error::Error for Wrong {}
+
+impl From<LaunchError> for Wrong {
+    fn from(error: LaunchError) -> Self {
+        Self::Fault(error)
+    }
+}
+
+/// Compares all bytes.
+pub(crate) fn same(actual: &[u8], expected: &[u8]) -> Result<(), Wrong> {
     assert_eq!(actual.len(), expected.len());
+    let differs = |(actual, expected): &(&u8, &u8)| actual != expected;
+    let first = (0..).zip(actual.iter().zip(expected)).find(|(_, pair)| differs(pair));
+    first.map_or(Ok(()), |(offset, (&actual, &expected))| {
+        Err(Wrong::Byte { offset, actual, expected })
+    })
 }

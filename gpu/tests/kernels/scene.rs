@@ -2,7 +2,7 @@
 
 use crate::kernel::Kernel;
 use crate::machine::Machine;
-use crate::memory::{Memory, Random, Reservations};
+use crate::memory::{Memory, Random, Reservations, Wrong};
 use kvtide_kernels::abi::{
     BLOCK_ID_SKIP, ChecksumArguments, ChunkDescriptor, DeviceTable, GatherArguments,
     JudgeArguments, PartDescriptor, PlaneDescriptor, ScatterArguments,
@@ -62,6 +62,8 @@ prop_compose! {
             (any::<prop::sample::Index>(), any::<[bool; 2]>(), 0..3_usize),
             1..=6,
         ),
+        // Whole words throughout, as most engines have them, or what comes.
+        unit in prop::sample::select(vec![4_usize, 16]),
         align in prop::sample::select(vec![4_usize, 16]),
         block_counts in prop::collection::vec(1..=40_usize, 1..=3),
         spare_blocks in 0..4_usize,
@@ -72,9 +74,11 @@ prop_compose! {
         let planes: Vec<PlaneShape> = planes
             .into_iter()
             .map(|(size, [opens_part, interleaved], gap)| {
-                PlaneShape { fragment: *size.get(&fragments), opens_part, interleaved, gap }
+                let fragment = size.get(&fragments).next_multiple_of(unit);
+                PlaneShape { fragment, opens_part, interleaved, gap }
             })
             .collect();
+        let align = align.max(unit);
         // A few spans a plane are enough.
         let largest = planes.iter().map(|plane| plane.fragment).max().unwrap_or(4);
         let most = (96_usize << 10).div_ceil(largest);
@@ -400,7 +404,7 @@ impl Scene {
     }
 
     /// Gathers all planes of the scene's parts, one launch a fragment size.
-    pub(crate) fn gather(&mut self) {
+    pub(crate) fn gather(&mut self) -> Result<(), Wrong> {
         let mut pieces: Vec<usize> = self.chunks.iter().map(|chunk| chunk.piece).collect();
         for launch in self.launches() {
             let (planes, chunks) = (self.plane_descriptors(&launch), self.chunk_descriptors());
@@ -408,13 +412,14 @@ impl Scene {
             let chunks = self.table(self.chunks_at, &chunks);
             let size = u32::try_from(launch.planes[0].fragment).expect("small");
             let arguments = GatherArguments::new(planes, chunks, size);
-            self.launch(&arguments.expect("a launch that the kernel can honour"), &pieces);
+            self.launch(&arguments.expect("a launch that the kernel can honour"), &pieces)?;
             pieces.clear();
         }
+        Ok(())
     }
 
     /// Scatters all planes of the scene's parts, one launch a fragment size.
-    pub(crate) fn scatter(&mut self) {
+    pub(crate) fn scatter(&mut self) -> Result<(), Wrong> {
         let blocks: Vec<usize> = self.planes.iter().map(|plane| plane.base).collect();
         for launch in self.launches() {
             let (planes, chunks) = (self.plane_descriptors(&launch), self.chunk_descriptors());
@@ -422,12 +427,13 @@ impl Scene {
             let chunks = self.table(self.chunks_at, &chunks);
             let size = u32::try_from(launch.planes[0].fragment).expect("small");
             let arguments = ScatterArguments::new(planes, chunks, size);
-            self.launch(&arguments.expect("a launch that the kernel can honour"), &blocks);
+            self.launch(&arguments.expect("a launch that the kernel can honour"), &blocks)?;
         }
+        Ok(())
     }
 
     /// Sums the scene's parts.
-    pub(crate) fn checksum(&mut self) {
+    pub(crate) fn checksum(&mut self) -> Result<(), Wrong> {
         let chunks = self.chunk_descriptors();
         let parts = self.part_range();
         let in_launch = self.chunks.iter().flat_map(|chunk| &chunk.parts[self.parts.clone()]);
@@ -435,21 +441,21 @@ impl Scene {
         let words_max = u32::try_from(words_max).expect("small");
         let chunks = self.table(self.chunks_at, &chunks);
         let arguments = ChecksumArguments::new(chunks, parts, words_max);
-        self.launch(&arguments.expect("a launch that the kernel can honour"), &[]);
+        self.launch(&arguments.expect("a launch that the kernel can honour"), &[])
     }
 
     /// Judges the scene's parts.
-    pub(crate) fn judge(&mut self) {
+    pub(crate) fn judge(&mut self) -> Result<(), Wrong> {
         let chunks = self.chunk_descriptors();
         let parts = self.part_range();
         let arguments = JudgeArguments::new(self.table(self.chunks_at, &chunks), parts);
         let verdicts: Vec<usize> = self.chunks.iter().map(|chunk| chunk.verdicts).collect();
-        self.launch(&arguments.expect("a launch that the kernel can honour"), &verdicts);
+        self.launch(&arguments.expect("a launch that the kernel can honour"), &verdicts)
     }
 
     /// Runs a kernel, which only writes the reservations that `outputs` lie in.
-    pub(crate) fn launch(&mut self, kernel: &impl Kernel, outputs: &[usize]) {
-        self.memory.launch(kernel, outputs, self.warp_count, &mut self.random);
+    pub(crate) fn launch(&mut self, kernel: &impl Kernel, outputs: &[usize]) -> Result<(), Wrong> {
+        self.memory.launch(kernel, outputs, self.warp_count, &mut self.random)
     }
 
     /// Names a table of descriptors in memory.

@@ -78,10 +78,11 @@ pub enum LaunchError {
         /// Bytes given.
         actual: usize,
     },
-    /// A dimension is 0, or a thread block has more threads than the kernel or a GPU allows.
+    /// A dimension is 0, or a thread block has more threads than the kernel or a GPU allows, or
+    /// the grid more thread blocks than the interpreter.
     #[error(
         "{kernel} cannot run in a grid of {grid:?} thread blocks of {thread_block:?} threads; it \
-         takes 1 to {threads_max} threads a thread block"
+         takes 1 to {threads_max} threads a thread block, and 1 to 2^24 thread blocks"
     )]
     Geometry {
         /// The kernel.

@@ -7,7 +7,7 @@ mod memory;
 
 use super::error::Cause;
 use super::instruction::{Operand, Operation, Register, Source, Special};
-use super::integer::truncate;
+use super::integer::{Integer, truncate};
 use super::memory::{Memory, Region};
 use super::order::Order;
 use super::warp::{Fault, LANES, Lanes, Warp, lanes};
@@ -180,7 +180,6 @@ impl Warp {
     }
 
     /// Computes a function in each lane.
-    #[inline]
     fn compute(
         &mut self,
         function: Function,
@@ -189,21 +188,15 @@ impl Warp {
         mask: u32,
         machine: &Machine<'_>,
     ) -> Result<(), Fault> {
-        let mut read = [[0; LANES as usize]; 4];
-        for (values, operand) in read.iter_mut().zip(operands) {
+        let mut read = [([0; LANES as usize], Integer::U32); 4];
+        for ((values, kind), operand) in read.iter_mut().zip(operands) {
             *values = self.fetch(operand.source, mask, machine)?;
+            *kind = operand.kind;
         }
-        let mut results = [0; LANES as usize];
-        for lane in lanes(mask) {
-            let mut values = [0; 4];
-            for ((value, read), operand) in values.iter_mut().zip(&read).zip(operands) {
-                *value = operand.kind.extend(read[lane]);
-            }
-            let Some(result) = function.evaluate(values) else {
-                return Err(Fault { lane, cause: Cause::DivisionByZero });
-            };
-            results[lane] = truncate(result, target.bits);
-        }
+        let results = match function {
+            Function::Divide | Function::Remainder => divide(function, &read, target.bits, mask)?,
+            _ => in_every_lane(function, &read, target.bits),
+        };
         self.write(target, mask, &results);
         Ok(())
     }
@@ -239,4 +232,65 @@ impl Warp {
             _ => Ok(Flow::Next),
         }
     }
+}
+
+/// What each operand is in each lane, and the type that it is read through.
+type Read = [(Lanes, Integer); 4];
+
+/// Returns one lane's operands.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "so that operands which a function ignores are not read")]
+fn read_lane(read: &Read, lane: usize) -> [i128; 4] {
+    let [a, b, c, d] = read;
+    [a.1.extend(a.0[lane]), b.1.extend(b.0[lane]), c.1.extend(c.0[lane]), d.1.extend(d.0[lane])]
+}
+
+/// Computes a function that no value is wrong for, in all lanes, also in those not asked for.
+fn in_every_lane(function: Function, read: &Read, target_bits: u32) -> Lanes {
+    /// Makes a loop of its own for each of the functions that are run most.
+    macro_rules! loops {
+        ($($known:pat => $constant:expr),+ $(,)?) => {
+            match function {
+                $($known => map(read, target_bits, |values| $constant.evaluate(values)),)+
+                other => map(read, target_bits, |values| other.evaluate(values)),
+            }
+        };
+    }
+    loops! {
+        Function::Move => Function::Move,
+        Function::Add => Function::Add,
+        Function::Subtract => Function::Subtract,
+        Function::MultiplyAdd { shift: 0 } => Function::MultiplyAdd { shift: 0 },
+        Function::And => Function::And,
+        Function::Or => Function::Or,
+        Function::Xor => Function::Xor,
+        Function::ShiftLeft => Function::ShiftLeft,
+        Function::ShiftRight => Function::ShiftRight,
+        Function::Select => Function::Select,
+        Function::Convert { to, saturates: false } => Function::Convert { to, saturates: false },
+    }
+}
+
+/// Computes in all lanes; the function never divides.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "so that each function has a loop of its own")]
+fn map(read: &Read, bits: u32, function: impl Fn([i128; 4]) -> Option<i128>) -> Lanes {
+    let mut results = [0; LANES as usize];
+    for (lane, result) in results.iter_mut().enumerate() {
+        let values = read_lane(read, lane);
+        *result = truncate(function(values).unwrap_or(0), bits);
+    }
+    results
+}
+
+/// Divides in the lanes of a mask.
+fn divide(function: Function, read: &Read, bits: u32, mask: u32) -> Result<Lanes, Fault> {
+    let mut results = [0; LANES as usize];
+    for lane in lanes(mask) {
+        let values = read_lane(read, lane);
+        let result = function.evaluate(values);
+        let result = result.ok_or(Fault { lane, cause: Cause::DivisionByZero })?;
+        results[lane] = truncate(result, bits);
+    }
+    Ok(results)
 }

@@ -90,20 +90,24 @@ pub(super) enum Logic {
 
 impl Function {
     /// Computes; `None` if it divides by zero. Unused operands are 0.
-    #[inline]
+    ///
+    /// Operands are below 2^64 in size, so that nothing wraps at 128 bits but products, whose low
+    /// 128 bits are all that a target can hold.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "execution makes a loop of its own of each function")]
     pub(super) fn evaluate(self, operands: [i128; 4]) -> Option<i128> {
         let [a, b, c, d] = operands;
         let result = match self {
             Self::Move => a,
-            Self::Add => a + b,
-            Self::Subtract => a - b,
+            Self::Add => a.wrapping_add(b),
+            Self::Subtract => a.wrapping_sub(b),
             Self::MultiplyAdd { shift } => (a.wrapping_mul(b) >> shift).wrapping_add(c),
             Self::Divide => a.checked_div(b)?,
             Self::Remainder => a.checked_rem(b)?,
             Self::Minimum => a.min(b),
             Self::Maximum => a.max(b),
-            Self::Absolute => a.abs(),
-            Self::Negate => -a,
+            Self::Absolute => a.wrapping_abs(),
+            Self::Negate => a.wrapping_neg(),
             Self::And => a & b,
             Self::Or => a | b,
             Self::Xor => a ^ b,
@@ -174,8 +178,8 @@ impl Combine {
     }
 }
 
-/// `bfe`: `length` bits from `position` on; a signed field repeats its top bit, which is the value's
-/// own where the field reaches beyond it.
+/// `bfe`: `length` bits from `position` on; a signed field repeats its top bit, which is the
+/// value's own where the field reaches beyond it.
 fn extract_bits(kind: Integer, value: i128, position: i128, length: i128) -> i128 {
     let (position, length) = (position & 0xff, length & 0xff);
     if length == 0 {

@@ -9,6 +9,9 @@ use super::warp::{Fault, FaultAt, LANES, Warp};
 /// Lane instructions of a launch that names no other limit.
 const STEP_LIMIT: u64 = 10_000_000_000;
 
+/// The most thread blocks of a launch: as many as anyone waits for.
+const THREAD_BLOCKS_MAX: u64 = 1 << 24;
+
 /// What a launch is made with.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'arguments> {
@@ -96,9 +99,13 @@ impl Kernel {
                 actual: arguments.len(),
             });
         }
-        let threads = thread_block.iter().map(|axis| u64::from(*axis)).product::<u64>();
+        let axes = thread_block.iter().map(|axis| u64::from(*axis));
+        let threads = axes.fold(1, u64::saturating_mul);
         let threads = u32::try_from(threads).unwrap_or(u32::MAX);
-        let is_good = (1..=self.threads_max).contains(&threads) && !grid.contains(&0);
+        let axes = grid.iter().map(|axis| u64::from(*axis));
+        let thread_blocks = axes.fold(1, u64::saturating_mul);
+        let is_good = (1..=self.threads_max).contains(&threads)
+            && (1..=THREAD_BLOCKS_MAX).contains(&thread_blocks);
         is_good.then_some(threads).ok_or_else(|| LaunchError::Geometry {
             kernel: self.name.clone(),
             grid: *grid,

@@ -7,6 +7,7 @@
 
 use super::error::{Access, Cause, MapError, Space};
 use super::order::Order;
+use std::ops::Range;
 
 /// Bytes between two regions at least: the widest access, so that none reaches from one to another.
 const GUARD_BYTES: u64 = 16;
@@ -219,14 +220,10 @@ impl Region {
         order: &Order,
     ) -> Result<u64, Cause> {
         self.check_initialised(offset, bytes)?;
-        for at in offset..offset + bytes {
-            if !(order.is_before(self.writers[at]) && order.is_before(self.atomics[at])) {
-                return Err(self.race(at, Access::Read, order));
-            }
-            let reader = self.readers[at];
-            if reader != order.tag() {
-                self.readers[at] = order.join(reader);
-            }
+        let range = offset..offset + bytes;
+        self.check_order(&[&self.writers, &self.atomics], &range, Access::Read, order)?;
+        for reader in &mut self.readers[range] {
+            *reader = order.join(*reader);
         }
         Ok(self.value(offset, bytes))
     }
@@ -240,15 +237,10 @@ impl Region {
         value: u64,
         order: &Order,
     ) -> Result<(), Cause> {
-        for at in offset..offset + bytes {
-            let is_ordered = order.is_before(self.writers[at])
-                && order.is_before(self.readers[at])
-                && order.is_before(self.atomics[at]);
-            if !is_ordered {
-                return Err(self.race(at, Access::Write, order));
-            }
-            self.writers[at] = order.tag();
-        }
+        let range = offset..offset + bytes;
+        let earlier = [&self.writers, &self.readers, &self.atomics];
+        self.check_order(&earlier, &range, Access::Write, order)?;
+        self.writers[range].fill(order.tag());
         self.set_value(offset, bytes, value);
         Ok(())
     }
@@ -262,11 +254,10 @@ impl Region {
         order: &Order,
     ) -> Result<u64, Cause> {
         self.check_initialised(offset, bytes)?;
-        for at in offset..offset + bytes {
-            if !(order.is_before(self.writers[at]) && order.is_before(self.readers[at])) {
-                return Err(self.race(at, Access::Atomic, order));
-            }
-            self.atomics[at] = order.join(self.atomics[at]);
+        let range = offset..offset + bytes;
+        self.check_order(&[&self.writers, &self.readers], &range, Access::Atomic, order)?;
+        for atomic in &mut self.atomics[range] {
+            *atomic = order.join(*atomic);
         }
         let old = self.value(offset, bytes);
         self.set_value(offset, bytes, function(old));
@@ -293,6 +284,24 @@ impl Region {
         self.is_initialised[range].fill(true);
     }
 
+    /// Checks that all earlier accesses of these kinds are ordered before this one.
+    #[inline]
+    fn check_order(
+        &self,
+        earlier: &[&Vec<u32>],
+        range: &Range<usize>,
+        access: Access,
+        order: &Order,
+    ) -> Result<(), Cause> {
+        for tags in earlier {
+            let unordered = tags[range.clone()].iter().position(|tag| !order.is_before(*tag));
+            if let Some(index) = unordered {
+                return Err(self.race(range.start + index, access, order));
+            }
+        }
+        Ok(())
+    }
+
     /// Says with which earlier access this one races.
     fn race(&self, at: usize, access: Access, order: &Order) -> Cause {
         let earlier = [
@@ -307,5 +316,33 @@ impl Region {
         let (other, tag) = earlier.into_iter().find(unordered).unwrap_or(earlier[0]);
         let other_thread_block = order.thread_block_of(tag);
         Cause::Race { address: self.start + at as u64, access, other, other_thread_block }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Access, Cause, Memory};
+
+    #[test]
+    fn a_memory_whose_tags_are_used_up_starts_them_anew() {
+        let address = 1 << 40;
+        let mut memory = Memory::new();
+        memory.map(address, &[0; 8]).expect("nothing else is there");
+        memory.tags_end = u32::MAX / 2 - 5;
+        for _ in 0..4 {
+            let mut order = memory.begin_launch(2);
+            order.begin_thread_block(0);
+            let mut write = |warp| {
+                order.run_warp(warp);
+                let (region, offset) = memory.region(address, 8)?;
+                region.store(offset, 8, 7, &order)
+            };
+            assert_eq!(write(0), Ok(()));
+            let (access, other_thread_block) = (Access::Write, Some(0));
+            let race = Cause::Race { address, access, other: Access::Write, other_thread_block };
+            assert_eq!(write(1), Err(race));
+            memory.end_launch(&order);
+        }
+        assert!(memory.tags_end < 100);
     }
 }

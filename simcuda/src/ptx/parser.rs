@@ -11,6 +11,9 @@ use super::error::{ParseError, Space};
 use super::lexer::{Token, tokens};
 use super::syntax::{Entry, Text, Variable};
 
+/// The largest variable: far more than any GPU has in these state spaces.
+const VARIABLE_BYTES_MAX: u64 = 16 << 20;
+
 /// Parses a whole text.
 pub(super) fn parse(text: &str) -> Result<Text, ParseError> {
     let mut parser = Parser { text, tokens: tokens(text), at: 0 };
@@ -185,7 +188,8 @@ impl<'text> Parser<'text> {
             match self.peek().text {
                 ".maxntid" | ".reqntid" => {
                     self.at += 1;
-                    threads_max = Some(self.list(Self::count::<u32>)?.iter().product());
+                    let axes = self.list(Self::count::<u32>)?;
+                    threads_max = Some(axes.into_iter().fold(1, u32::saturating_mul));
                 }
                 // About registers and speed, not about meaning.
                 ".minnctapersm" | ".maxnreg" => {
@@ -226,8 +230,11 @@ impl<'text> Parser<'text> {
         let name = self.name()?;
         let mut count = 1;
         while self.accept("[") {
-            count *= self.count::<u64>()?;
+            count = self.count::<u64>()?.saturating_mul(count);
             self.expect("]")?;
+        }
+        if count.saturating_mul(element_bytes) > VARIABLE_BYTES_MAX {
+            return self.unexpected("a variable of at most 16 MiB");
         }
         let initial = if self.accept("=") { self.initialiser()? } else { Vec::new() };
         let align_bytes = align_bytes.unwrap_or(element_bytes);

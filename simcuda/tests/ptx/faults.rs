@@ -205,7 +205,14 @@ fn arguments_and_geometry_that_do_not_fit() {
     let expected =
         LaunchError::ArgumentBytes { kernel: "test".to_owned(), expected: 16, actual: 15 };
     assert_eq!(error, Err(expected));
-    for (grid, thread_block) in [([0, 1, 1], [1; 3]), ([1; 3], [0, 1, 1]), ([1; 3], [129, 1, 1])] {
+    let bad = [
+        ([0, 1, 1], [1; 3]),
+        ([u32::MAX; 3], [1; 3]),
+        ([1; 3], [0, 1, 1]),
+        ([1; 3], [129, 1, 1]),
+        ([1; 3], [u32::MAX; 3]),
+    ];
+    for (grid, thread_block) in bad {
         let launch = Launch { grid, thread_block, ..Launch::new(1, 1, &[0; 16]) };
         let error = kernel.launch(&launch, &mut memory);
         let kernel = "test".to_owned();

@@ -5,7 +5,8 @@
 
 use crate::harness::{Run, module_text};
 
-/// Loads input `n` to `%rd`n, and its low bits to `%r`n and `%h`n; `%p`n says whether `%r`n is not 0.
+/// Loads input `n` to `%rd`n, and its low bits to `%r`n and `%h`n; `%p`n says whether `%r`n is
+/// not 0.
 const LOADS: &str = "
     ld.global.v2.u64 {%rd1, %rd2}, [%rd0];
     ld.global.v2.u64 {%rd3, %rd4}, [%rd0+16];

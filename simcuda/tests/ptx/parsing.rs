@@ -1,7 +1,8 @@
 //! What texts the parser takes, and what it says of others.
 
 use crate::harness::{Run, module_text};
-use kvtide_simcuda::ptx::{Module, ParseError};
+use kvtide_simcuda::ptx::{Launch, Memory, Module, ParseError};
+use proptest::prelude::*;
 
 #[test]
 fn debug_information_and_advice_are_no_instructions() {
@@ -64,6 +65,7 @@ fn texts_that_are_not_modules_are_refused_by_line() {
         (".entry k() { x:\n x: ret; }", twice(2, "x")),
         (".entry k() { ret; }\n.entry k() { ret; }", twice(2, "k")),
         (".shared .u32 x;\n.const .u32 x;", twice(2, "x")),
+        (".shared .b8 x[4096][4097];", unexpected(1, "a variable of at most 16 MiB", ";")),
         (".file 1 name", unexpected(1, "a string", "name")),
         (".section .text { }", unexpected(1, "a section of debug information", ".text")),
         (".section .debug_x {", unexpected(1, "}", "")),
@@ -73,5 +75,69 @@ fn texts_that_are_not_modules_are_refused_by_line() {
         let error = Module::parse(text).expect_err(text);
         assert_eq!(error, expected, "{text}");
         assert!(error.to_string().starts_with("line "), "{error}");
+    }
+}
+
+/// Pieces of PTX that make sense together now and then.
+const PIECES: [&str; 40] = [
+    "add.u32",
+    "ld.global.u32",
+    "st.shared.v2.u64",
+    "mov.b64",
+    "shfl.sync.bfly.b32",
+    "setp.lt.u32",
+    "cvt.s64.s32",
+    "bra",
+    "brx.idx",
+    "bar.sync",
+    "atom.global.add.u32",
+    "bfe.s32",
+    "prmt.b32",
+    "%r0",
+    "%r1",
+    "%rd0",
+    "%rd10",
+    "%p1",
+    "%tid.x",
+    "_",
+    "label",
+    "label:",
+    "0",
+    "-1",
+    "0xffffffff",
+    ",",
+    ",",
+    ",",
+    ";",
+    ";",
+    ";",
+    "{",
+    "}",
+    "[",
+    "]",
+    "@%p1",
+    "!",
+    "+4",
+    "|",
+    ".reg .b32 %r<2>;",
+];
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_interpreter_panic(
+        pieces in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..30),
+        noise in ".{0,8}",
+        at: prop::sample::Index,
+    ) {
+        let mut text = module_text("", &pieces.join(" "));
+        let places: Vec<usize> = text.char_indices().map(|(place, _)| place).collect();
+        text.insert_str(*at.get(&places), &noise);
+        let Ok(module) = Module::parse(&text) else { return Ok(()) };
+        for kernel in module.kernels() {
+            let arguments = vec![0; kernel.argument_bytes()];
+            let launch = Launch { step_limit: 1000, ..Launch::new(2, 40, &arguments) };
+            // Whether it runs or faults is the text's affair.
+            drop(kernel.launch(&launch, &mut Memory::new()));
+        }
     }
 }

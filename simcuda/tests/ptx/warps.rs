@@ -37,7 +37,7 @@ fn shuffles_read_other_lanes() {
     assert_eq!(shuffled("down", "3", "0x181f"), of_each_lane(down));
     let first = |lane: u32| from(lane, lane / 8 * 8 + 2, true);
     assert_eq!(shuffled("idx", "10", "0x181f"), of_each_lane(first));
-    let clamped = |lane: u32| from(lane, lane ^ 4, lane % 8 ^ 4 <= 5);
+    let clamped = |lane: u32| from(lane, lane ^ 4, (lane % 8) ^ 4 <= 5);
     assert_eq!(shuffled("bfly", "4", "0x1805"), of_each_lane(clamped));
 }
 
