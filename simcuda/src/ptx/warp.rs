@@ -197,12 +197,8 @@ impl Warp {
     /// Called when no lane can run, so that whoever is not there never comes.
     fn release_parked(&mut self, machine: &mut Machine<'_>) -> Result<(), FaultAt> {
         for lane in lanes(self.parked) {
-            let (counter, members) = (self.counters[lane], self.members[lane]);
-            let is_here =
-                |other: usize| self.counters[other] == counter && self.members[other] == members;
-            let here = lanes(self.parked).filter(|other| is_here(*other));
-            let here = here.fold(0, |mask, lane| mask | 1 << lane);
-            if here != members & self.alive {
+            let (counter, here) = (self.counters[lane], self.met(lane));
+            if here != self.members[lane] & self.alive {
                 continue;
             }
             let operation = &machine.kernel.instructions[counter].operation;
@@ -214,12 +210,19 @@ impl Warp {
             return Ok(());
         }
         let lane = self.parked.trailing_zeros() as usize;
-        let (counter, members) = (self.counters[lane], self.members[lane]);
-        let is_here =
-            |other: &usize| self.counters[*other] == counter && self.members[*other] == members;
-        let here = lanes(self.parked).filter(is_here).fold(0, |mask, lane| mask | 1 << lane);
-        let missing = members & self.alive & !here;
-        Err((counter, Fault { lane, cause: Cause::WarpDeadlock { members, missing } }))
+        let members = self.members[lane];
+        let missing = members & self.alive & !self.met(lane);
+        let fault = Fault { lane, cause: Cause::WarpDeadlock { members, missing } };
+        Err((self.counters[lane], fault))
+    }
+
+    /// Returns the parked lanes that wait at the same instruction as `lane`, for the same members.
+    fn met(&self, lane: usize) -> u32 {
+        let is_met = |other: &usize| {
+            self.counters[*other] == self.counters[lane]
+                && self.members[*other] == self.members[lane]
+        };
+        lanes(self.parked).filter(is_met).fold(0, |mask, other| mask | 1 << other)
     }
 
     /// Writes down where lanes go that do not go on together.
