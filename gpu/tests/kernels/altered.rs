@@ -27,7 +27,7 @@ fn first_wrong(kernel: &str, text: &str, shapes: &[Shape]) -> Option<Wrong> {
         "kvtide_fill" => {
             let pattern = Word { low: 7, high: 9 };
             let fill = |warp_count| {
-                let word_counts = [130, 2500, 1024, 3, 1100];
+                let word_counts = [130, 2500, 1024, 3, 1130];
                 checks::fill_ranges(machine.clone(), &word_counts, pattern, warp_count, 1)
             };
             return [1, 5, 16].into_iter().find_map(|warp_count| fill(warp_count).err());
@@ -62,25 +62,34 @@ fn misplaced(line: &str) -> Option<String> {
     Some(format!("{before}[{base}+{}]{after}", offset + 16))
 }
 
+/// Returns what a line is altered to: an access is dropped or misplaced, a 64-bit sum, of which
+/// addresses are made, becomes a difference.
+///
+/// Judge's sums stay: it counts good parts in 64 bits, of which the upper half is always 0.
+fn alterations(kernel: &str, line: &str) -> Vec<String> {
+    let accesses = ["ld.global", "st.global", "red.global", "shfl.sync"];
+    if accesses.iter().any(|access| line.contains(access)) {
+        return [Some(String::new()), misplaced(line)].into_iter().flatten().collect();
+    }
+    let is_sum = line.contains("add.s64") && kernel != "kvtide_judge";
+    if is_sum { vec![line.replace("add.s64", "sub.s64")] } else { Vec::new() }
+}
+
 #[test]
-fn every_access_that_is_dropped_or_misplaced_is_found_out() {
+fn every_access_or_sum_that_is_altered_is_found_out() {
     let shapes = all_shapes();
     let mut unseen = Vec::new();
     for kernel in KERNELS {
         let (others, lines) = module_text(kernel.name);
-        assert!(
-            first_wrong(kernel.name, &format!("{others}{}", lines.join("\n")), &shapes).is_none()
-        );
+        let first_wrong = |lines: &[&str]| {
+            first_wrong(kernel.name, &format!("{others}{}", lines.join("\n")), &shapes)
+        };
+        assert!(first_wrong(&lines).is_none(), "{} as it is", kernel.name);
         for (index, line) in lines.iter().enumerate() {
-            let accesses = ["ld.global", "st.global", "red.global", "shfl.sync"];
-            if !accesses.iter().any(|access| line.contains(access)) {
-                continue;
-            }
-            for altered in [Some(String::new()), misplaced(line)].into_iter().flatten() {
+            for altered in alterations(kernel.name, line) {
                 let mut lines = lines.clone();
                 lines[index] = &altered;
-                let text = format!("{others}{}", lines.join("\n"));
-                if first_wrong(kernel.name, &text, &shapes).is_none() {
+                if first_wrong(&lines).is_none() {
                     unseen.push(format!("{}: {line} as {altered}", kernel.name));
                 }
             }
