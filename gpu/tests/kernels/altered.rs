@@ -2,6 +2,7 @@
 
 use crate::checks;
 use crate::chosen::{of_width, shapes};
+use crate::judge::judge_many;
 use crate::machine::Machine;
 use crate::memory::Wrong;
 use crate::scene::{Scene, Shape};
@@ -13,9 +14,9 @@ use std::sync::Arc;
 
 /// Returns scenes that between them have what a kernel can be wrong about.
 fn all_shapes() -> Vec<Shape> {
-    let widths = [16, 48, 132, 656, 16_384, 36_868];
-    let chosen = widths.iter().flat_map(|width| {
-        [1, 3, 16].map(|warp_count| of_width(*width, vec![7, 1, 30], warp_count))
+    let widths = [(16, 103), (24, 103), (48, 7), (132, 103), (656, 7), (16_384, 7), (36_868, 7)];
+    let chosen = widths.iter().flat_map(|(width, block_count)| {
+        [1, 3, 16].map(|warp_count| of_width(*width, vec![*block_count, 1, 30], warp_count))
     });
     chosen.chain(shapes(24)).collect()
 }
@@ -33,7 +34,10 @@ fn first_wrong(kernel: &str, text: &str, shapes: &[Shape]) -> Option<Wrong> {
             return [1, 5, 16].into_iter().find_map(|warp_count| fill(warp_count).err());
         }
         "kvtide_checksum" => checks::checksum,
-        "kvtide_judge" => checks::judge,
+        "kvtide_judge" => {
+            let judge = |warp_count| judge_many(machine.clone(), 3, 200, 3..170, warp_count, 1);
+            return [1, 5, 16].into_iter().find_map(|warp_count| judge(warp_count).err());
+        }
         "kvtide_gather_16" | "kvtide_gather_4" => checks::gather,
         "kvtide_scatter_16" | "kvtide_scatter_4" => checks::scatter,
         _ => checks::copy,

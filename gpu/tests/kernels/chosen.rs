@@ -48,8 +48,9 @@ pub(crate) fn shapes(count: usize) -> Vec<Shape> {
 #[test]
 fn every_width_is_stored_and_loaded() -> Result<(), Wrong> {
     for fragment in fragments() {
-        // One block alone; then odd counts, by fewer warps than spans and by more.
-        for (block_counts, warp_count) in [(vec![1], 1), (vec![7, 1, 3], 1), (vec![7, 1, 3], 16)] {
+        // One block alone; then odd counts of two spans a plane, by fewer warps and by more.
+        let odd = (1600 / fragment.div_ceil(16)).max(7) | 1;
+        for (block_counts, warp_count) in [(vec![1], 1), (vec![odd, 1, 3], 1), (vec![odd, 3], 16)] {
             let shape = of_width(fragment, block_counts, warp_count);
             for scene in Scene::on_both(&shape) {
                 store_and_load(scene)?;
@@ -63,7 +64,7 @@ fn every_width_is_stored_and_loaded() -> Result<(), Wrong> {
 fn every_width_is_copied() -> Result<(), Wrong> {
     for fragment in fragments() {
         for warp_count in [1, 8] {
-            let shape = of_width(fragment, vec![6], warp_count);
+            let shape = of_width(fragment, vec![(1600 / fragment).max(6)], warp_count);
             for scene in &mut Scene::on_both(&shape) {
                 checks::copy(scene)?;
             }
