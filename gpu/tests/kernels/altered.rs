@@ -28,7 +28,7 @@ fn first_wrong(kernel: &str, text: &str, shapes: &[Shape]) -> Option<Wrong> {
         "kvtide_fill" => {
             let pattern = Word { low: 7, high: 9 };
             let fill = |warp_count| {
-                let word_counts = [130, 2500, 1024, 3, 1130];
+                let word_counts = [130, 2500, 1024, 3, 1130, 240];
                 checks::fill_ranges(machine.clone(), &word_counts, pattern, warp_count, 1)
             };
             return [1, 5, 16].into_iter().find_map(|warp_count| fill(warp_count).err());
@@ -36,7 +36,7 @@ fn first_wrong(kernel: &str, text: &str, shapes: &[Shape]) -> Option<Wrong> {
         "kvtide_checksum" => checks::checksum,
         "kvtide_judge" => {
             let judge = |warp_count| judge_many(machine.clone(), 3, 200, 3..170, warp_count, 1);
-            return [1, 5, 16].into_iter().find_map(|warp_count| judge(warp_count).err());
+            return [1, 5, 24].into_iter().find_map(|warp_count| judge(warp_count).err());
         }
         "kvtide_gather_16" | "kvtide_gather_4" => checks::gather,
         "kvtide_scatter_16" | "kvtide_scatter_4" => checks::scatter,
