@@ -1,89 +1,117 @@
-//! Judge alone: any number of parts, any sums.
+//! Judge alone: any number of parts and chunks, any sums.
 
-use crate::memory::{Random, Reservations, assert_same, read_u32, read_u64, run_shuffled};
-use crate::reference;
-use crate::scene::{Scene, shape};
+use crate::checks;
+use crate::machine::Machine;
+use crate::memory::{Random, Reservations, Wrong, read_u64, same};
+use crate::scene::{Scene, shape, warp_count};
 use kvtide_kernels::abi::{
     ChunkDescriptor, DeviceTable, JudgeArguments, PART_COUNT_MAX, VERDICT_BAD, VERDICT_GOOD,
 };
-use kvtide_kernels::kernels::judge;
 use proptest::prelude::*;
+use std::ops::Range;
 
 proptest! {
     #[test]
     fn judge_writes_the_verdicts_and_touches_nothing_else(shape in shape()) {
-        let mut scene = Scene::new(&shape);
-        let bytes = scene.memory.bytes();
-        for chunk in scene.chunks.clone() {
-            for part in 0..chunk.parts.len() {
-                if scene.random.below(3) > 0 {
-                    let sum = read_u64(&bytes, chunk.sums + part * 8);
-                    let sealed = sum.wrapping_add(chunk.key_low);
-                    scene.memory.write_u64s(chunk.stored_sums + part * 8, &[sealed]);
-                }
-            }
+        for scene in &mut Scene::on_both(&shape) {
+            checks::judge(scene)?;
         }
-        let mut expected = scene.memory.bytes();
-        scene.judge();
-        reference::judge(&scene, &mut expected);
-        assert_same(&scene.memory.bytes(), &expected);
     }
 
     #[test]
-    fn every_part_of_a_chunk_of_many_is_judged_once(
+    fn every_part_of_chunks_of_many_is_judged_once(
+        chunk_count in 1..=4_usize,
         part_count in 1..=PART_COUNT_MAX,
         ends: [prop::sample::Index; 2],
-        warp_count in 1..=9_u32,
+        warp_count in warp_count(),
         seed: u64,
     ) {
-        let mut random = Random::new(seed);
         let start = ends[0].index(part_count);
-        let end = start + 1 + ends[1].index(part_count - start);
-        let mut reservations = Reservations::default();
-        let [sums, stored_sums] = [(); 2].map(|()| reservations.reserve(part_count * 8, 8));
-        let verdicts = reservations.reserve(part_count * 4, 4);
-        let good_parts = reservations.reserve(8, 8);
-        let table = reservations.reserve(72, 8);
-        let mut memory = reservations.build(&mut random);
-        let bytes = memory.bytes();
-        let key_low = random.next();
-        let is_good: Vec<bool> = (0..part_count).map(|_| random.below(2) == 0).collect();
-        for part in (0..part_count).filter(|&part| is_good[part]) {
-            let sealed = read_u64(&bytes, sums + part * 8).wrapping_add(key_low);
-            memory.write_u64s(stored_sums + part * 8, &[sealed]);
+        let parts = start..start + 1 + ends[1].index(part_count - start);
+        for machine in Machine::both() {
+            judge_many(machine, chunk_count, part_count, parts.clone(), warp_count, seed)?;
         }
-        memory.write_u64s(good_parts, &[0]);
+    }
+}
+
+/// Where the control words of one chunk lie.
+struct Control {
+    sums: usize,
+    stored_sums: usize,
+    verdicts: usize,
+    good_parts: usize,
+    key_low: u64,
+}
+
+impl Control {
+    fn reserve(reservations: &mut Reservations, part_count: usize, key_low: u64) -> Self {
+        Self {
+            sums: reservations.reserve(part_count * 8, 8),
+            stored_sums: reservations.reserve(part_count * 8, 8),
+            verdicts: reservations.reserve(part_count * 4, 4),
+            good_parts: reservations.reserve(8, 8),
+            key_low,
+        }
+    }
+}
+
+/// Judges `parts` of chunks of `part_count`, about half of them good.
+pub(crate) fn judge_many(
+    machine: Machine,
+    chunk_count: usize,
+    part_count: usize,
+    parts: Range<usize>,
+    warp_count: u32,
+    seed: u64,
+) -> Result<(), Wrong> {
+    let mut random = Random::new(seed);
+    let mut reservations = Reservations::default();
+    let reserve = |_| Control::reserve(&mut reservations, part_count, random.next());
+    let controls: Vec<Control> = (0..chunk_count).map(reserve).collect();
+    let table = reservations.reserve(chunk_count * 72, 8);
+    let mut memory = reservations.build(machine, &mut random);
+    let mut chunks = Vec::new();
+    for (index, control) in controls.iter().enumerate() {
         let chunk = ChunkDescriptor {
             payload: 0,
             block_ids: 0,
             parts: 0,
-            sums: memory.address(sums),
-            verdicts: memory.address(verdicts),
-            stored_sums: memory.address(stored_sums),
-            good_parts: memory.address(good_parts),
-            key_low,
+            sums: memory.address(control.sums),
+            verdicts: memory.address(control.verdicts),
+            stored_sums: memory.address(control.stored_sums),
+            good_parts: memory.address(control.good_parts),
+            key_low: control.key_low,
             block_count: 1,
             part_count: u32::try_from(part_count).expect("at most 256"),
         };
-        memory.write_u64s(table + 24, &[chunk.sums, chunk.verdicts, chunk.stored_sums]);
-        memory.write_u64s(table + 48, &[chunk.good_parts, chunk.key_low]);
-        let chunks = DeviceTable { address: memory.address(table), items: &[chunk] };
-        let at = |part| u32::try_from(part).expect("at most 256");
-        let arguments = JudgeArguments::new(chunks, at(start)..at(end)).expect("a good launch");
-        let before = memory.bytes();
-        // SAFETY: all that the descriptor names and judge uses is reserved above.
-        run_shuffled(warp_count, &mut random, |lane| unsafe { judge::run(lane, &arguments) });
-        let after = memory.bytes();
-        for (part, &is_good) in is_good.iter().enumerate() {
-            let at = verdicts + part * 4;
-            let verdict = match (start..end).contains(&part) {
-                true if is_good => VERDICT_GOOD,
-                true => VERDICT_BAD,
-                false => read_u32(&before, at),
-            };
-            prop_assert_eq!(read_u32(&after, at), verdict);
-        }
-        let good = is_good[start..end].iter().filter(|&&is_good| is_good).count();
-        prop_assert_eq!(read_u64(&after, good_parts), good as u64);
+        let at = table + index * 72;
+        memory.write_u64s(at + 24, &[chunk.sums, chunk.verdicts, chunk.stored_sums]);
+        memory.write_u64s(at + 48, &[chunk.good_parts, chunk.key_low]);
+        chunks.push(chunk);
     }
+    let mut expected = memory.bytes();
+    for control in &controls {
+        for part in 0..part_count {
+            let is_good = random.below(2) == 0;
+            if is_good {
+                let sum = read_u64(&expected, control.sums + part * 8);
+                let sealed = sum.wrapping_add(control.key_low).to_le_bytes();
+                memory.write(control.stored_sums + part * 8, &sealed);
+                expected[control.stored_sums + part * 8..][..8].copy_from_slice(&sealed);
+            }
+            if parts.contains(&part) {
+                let verdict = if is_good { VERDICT_GOOD } else { VERDICT_BAD };
+                expected[control.verdicts + part * 4..][..4]
+                    .copy_from_slice(&verdict.to_le_bytes());
+                let good = read_u64(&expected, control.good_parts).wrapping_add(is_good.into());
+                expected[control.good_parts..][..8].copy_from_slice(&good.to_le_bytes());
+            }
+        }
+    }
+    let chunks = DeviceTable { address: memory.address(table), items: &chunks };
+    let [start, end] = [parts.start, parts.end].map(|at| u32::try_from(at).expect("at most 256"));
+    let arguments = JudgeArguments::new(chunks, start..end).expect("a good launch");
+    let verdicts: Vec<usize> = controls.iter().map(|control| control.verdicts).collect();
+    memory.launch(&arguments, &verdicts, warp_count, &mut random)?;
+    same(&memory.bytes(), &expected)
 }

@@ -1,54 +1,32 @@
 //! Loads: checksum and judge let scatter write good parts, and nothing else.
 
-use crate::memory::{assert_same, read_u32, read_u64};
-use crate::reference::{add_sums, pack, unpack};
-use crate::scene::{Scene, Shape, shape};
-use kvtide_kernels::abi::{VERDICT_BAD, VERDICT_GOOD, VERDICT_NONE};
+use crate::checks;
+use crate::memory::{Wrong, read_u32, read_u64, same};
+use crate::reference::{add_sums, pack};
+use crate::scene::{Scene, shape};
+use kvtide_kernels::abi::{VERDICT_BAD, VERDICT_GOOD};
 use kvtide_kernels::checksum::seal;
 use proptest::prelude::*;
 
 proptest! {
     #[test]
     fn checksum_sums_each_part_and_touches_nothing_else(shape in shape()) {
-        let mut scene = Scene::new(&shape);
-        let mut expected = scene.memory.bytes();
-        scene.checksum();
-        add_sums(&scene, &mut expected);
-        assert_same(&scene.memory.bytes(), &expected);
+        for scene in &mut Scene::on_both(&shape) {
+            checks::checksum(scene)?;
+        }
     }
 
     #[test]
     fn scatter_writes_the_blocks_of_good_parts_and_touches_nothing_else(shape in shape()) {
-        let mut scene = Scene::new(&shape);
-        scene.skip_some_blocks();
-        for chunk in scene.chunks.clone() {
-            for part in 0..chunk.parts.len() {
-                let words = [VERDICT_GOOD, VERDICT_GOOD, VERDICT_NONE, VERDICT_BAD, u32::MAX];
-                let verdict = words[scene.random.below(words.len())];
-                scene.memory.write_u32s(chunk.verdicts + part * 4, &[verdict]);
-            }
+        for scene in &mut Scene::on_both(&shape) {
+            checks::scatter(scene)?;
         }
-        let mut expected = scene.memory.bytes();
-        scene.scatter();
-        unpack(&scene, &mut expected);
-        assert_same(&scene.memory.bytes(), &expected);
     }
 
     #[test]
     fn what_was_stored_comes_back_into_other_blocks(shape in shape()) {
-        let mut scene = stored(&shape);
-        let stored = scene.memory.bytes();
-        let old = scene.chunks.clone();
-        scene.move_blocks();
-        load(&mut scene);
-        let loaded = scene.memory.bytes();
-        for (old, new) in old.iter().zip(&scene.chunks) {
-            prop_assert_eq!(read_u64(&loaded, new.good_parts), scene.parts.len() as u64);
-            for plane in scene.planes.iter().filter(|plane| scene.parts.contains(&plane.part)) {
-                for (&old_id, &new_id) in old.ids.iter().zip(&new.ids) {
-                    prop_assert_eq!(&loaded[plane.block(new_id)], &stored[plane.block(old_id)]);
-                }
-            }
+        for scene in Scene::on_both(&shape) {
+            store_and_load(scene)?;
         }
     }
 
@@ -58,67 +36,88 @@ proptest! {
         at: prop::sample::Index,
         bit in 0..8_u32,
     ) {
-        let mut scene = stored(&shape);
-        let victim = scene.random.below(scene.chunks.len());
-        let part = scene.parts.start + scene.random.below(scene.parts.len());
-        let summed = scene.chunks[victim].summed(part);
-        flip(&mut scene, summed.start + at.index(summed.len()), bit);
-        overwrite_blocks(&mut scene);
-        let before = scene.memory.bytes();
-        load(&mut scene);
-        let after = scene.memory.bytes();
-        for (index, chunk) in scene.chunks.iter().enumerate() {
-            for judged in scene.parts.clone() {
-                let is_good = (index, judged) != (victim, part);
-                let verdict = if is_good { VERDICT_GOOD } else { VERDICT_BAD };
-                prop_assert_eq!(read_u32(&after, chunk.verdicts + judged * 4), verdict);
+        for mut scene in Scene::on_both(&shape).map(stored) {
+            let victim = scene.random.below(scene.chunks.len());
+            let part = scene.parts.start + scene.random.below(scene.parts.len());
+            let summed = scene.chunks[victim].summed(part);
+            flip(&mut scene, summed.start + at.index(summed.len()), bit);
+            overwrite_blocks(&mut scene);
+            let before = scene.memory.bytes();
+            load(&mut scene)?;
+            let after = scene.memory.bytes();
+            for (index, chunk) in scene.chunks.iter().enumerate() {
+                for judged in scene.parts.clone() {
+                    let is_good = (index, judged) != (victim, part);
+                    let verdict = if is_good { VERDICT_GOOD } else { VERDICT_BAD };
+                    prop_assert_eq!(read_u32(&after, chunk.verdicts + judged * 4), verdict);
+                }
+                let good = scene.parts.len() - usize::from(index == victim);
+                prop_assert_eq!(read_u64(&after, chunk.good_parts), good as u64);
             }
-            let bad = usize::from(index == victim);
-            prop_assert_eq!(read_u64(&after, chunk.good_parts), (scene.parts.len() - bad) as u64);
-        }
-        for plane in scene.planes.iter().filter(|plane| plane.part == part) {
-            for &id in &scene.chunks[victim].ids {
-                prop_assert_eq!(&after[plane.block(id)], &before[plane.block(id)]);
+            for plane in scene.planes.iter().filter(|plane| plane.part == part) {
+                for &id in &scene.chunks[victim].ids {
+                    prop_assert_eq!(&after[plane.block(id)], &before[plane.block(id)]);
+                }
             }
         }
     }
 
     #[test]
     fn page_padding_is_not_summed(shape in shape(), at: prop::sample::Index, bit in 0..8_u32) {
-        let mut scene = stored(&shape);
-        let part = scene.parts.start;
-        let padding = scene.chunks[0].padding(part);
-        prop_assume!(!padding.is_empty());
-        flip(&mut scene, padding.start + at.index(padding.len()), bit);
-        load(&mut scene);
-        let after = scene.memory.bytes();
-        prop_assert_eq!(read_u64(&after, scene.chunks[0].good_parts), scene.parts.len() as u64);
+        for mut scene in Scene::on_both(&shape).map(stored) {
+            let part = scene.parts.start;
+            let padding = scene.chunks[0].padding(part);
+            prop_assume!(!padding.is_empty());
+            flip(&mut scene, padding.start + at.index(padding.len()), bit);
+            load(&mut scene)?;
+            let after = scene.memory.bytes();
+            prop_assert_eq!(read_u64(&after, scene.chunks[0].good_parts), scene.parts.len() as u64);
+        }
     }
 
     #[test]
     fn the_wrong_key_fails_every_part(shape in shape(), difference in 1_u64..) {
-        let mut scene = stored(&shape);
-        scene.chunks[0].key_low ^= difference;
-        scene.write_tables();
-        overwrite_blocks(&mut scene);
-        let before = scene.memory.bytes();
-        load(&mut scene);
-        let after = scene.memory.bytes();
-        prop_assert_eq!(read_u64(&after, scene.chunks[0].good_parts), 0);
-        for part in scene.parts.clone() {
-            prop_assert_eq!(read_u32(&after, scene.chunks[0].verdicts + part * 4), VERDICT_BAD);
-        }
-        for plane in &scene.planes {
-            for &id in &scene.chunks[0].ids {
-                prop_assert_eq!(&after[plane.block(id)], &before[plane.block(id)]);
+        for mut scene in Scene::on_both(&shape).map(stored) {
+            scene.chunks[0].key_low ^= difference;
+            scene.write_tables();
+            overwrite_blocks(&mut scene);
+            let before = scene.memory.bytes();
+            load(&mut scene)?;
+            let after = scene.memory.bytes();
+            prop_assert_eq!(read_u64(&after, scene.chunks[0].good_parts), 0);
+            for part in scene.parts.clone() {
+                prop_assert_eq!(read_u32(&after, scene.chunks[0].verdicts + part * 4), VERDICT_BAD);
+            }
+            for plane in &scene.planes {
+                for &id in &scene.chunks[0].ids {
+                    prop_assert_eq!(&after[plane.block(id)], &before[plane.block(id)]);
+                }
             }
         }
     }
 }
 
+/// Stores a scene, loads it into other blocks, and compares the blocks.
+pub(crate) fn store_and_load(scene: Scene) -> Result<(), Wrong> {
+    let mut scene = stored(scene);
+    let stored = scene.memory.bytes();
+    let old = scene.chunks.clone();
+    scene.move_blocks();
+    load(&mut scene)?;
+    let loaded = scene.memory.bytes();
+    for (old, new) in old.iter().zip(&scene.chunks) {
+        assert_eq!(read_u64(&loaded, new.good_parts), scene.parts.len() as u64);
+        for plane in scene.planes.iter().filter(|plane| scene.parts.contains(&plane.part)) {
+            for (&old_id, &new_id) in old.ids.iter().zip(&new.ids) {
+                same(&loaded[plane.block(new_id)], &stored[plane.block(old_id)])?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// A scene after a store: payloads packed, sealed sums in the headers.
-fn stored(shape: &Shape) -> Scene {
-    let mut scene = Scene::new(shape);
+fn stored(mut scene: Scene) -> Scene {
     scene.zero_control();
     let mut bytes = scene.memory.bytes();
     pack(&scene, &mut bytes);
@@ -134,11 +133,11 @@ fn stored(shape: &Shape) -> Scene {
 }
 
 /// Runs a load's kernels.
-fn load(scene: &mut Scene) {
+fn load(scene: &mut Scene) -> Result<(), Wrong> {
     scene.zero_control();
-    scene.checksum();
-    scene.judge();
-    scene.scatter();
+    scene.checksum()?;
+    scene.judge()?;
+    scene.scatter()
 }
 
 /// Overwrites every fragment, so that what a load writes is seen.

@@ -1,7 +1,13 @@
 //! The memory of a test's device, and launches on it.
 
+use crate::kernel::Kernel;
+use crate::machine::{Machine, run_ptx, run_twin};
 use kvtide_kernels::arch::Word;
-use kvtide_kernels::arch::host::HostLane;
+use kvtide_simcuda::ptx::{LaunchError, Statistics};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::{error, fmt};
 
 /// Bytes between two reservations at least, so that a stray write hits nobody's data.
 const GUARD_BYTES: usize = 32;
@@ -37,6 +43,16 @@ impl Random {
 #[derive(Default)]
 pub(crate) struct Reservations {
     end: usize,
+    reserved: Vec<Reservation>,
+}
+
+/// A place in a memory.
+pub(crate) struct Reservation {
+    pub(crate) range: Range<usize>,
+    /// Whether the next launch only writes it.
+    pub(crate) is_output: bool,
+    /// Where it lies on the device, if not at its place in the memory.
+    pub(crate) address: Option<u64>,
 }
 
 impl Reservations {
@@ -46,26 +62,86 @@ impl Reservations {
     pub(crate) fn reserve(&mut self, bytes: usize, align: usize) -> usize {
         let start = (self.end + GUARD_BYTES).next_multiple_of(2 * align) + align;
         self.end = start + bytes;
+        self.reserved.push(Reservation { range: start..self.end, is_output: false, address: None });
         start
     }
 
-    /// Makes the memory, full of random bytes.
-    pub(crate) fn build(self, random: &mut Random) -> Memory {
+    /// Makes the memory of a machine, full of random bytes.
+    pub(crate) fn build(self, machine: Machine, random: &mut Random) -> Memory {
         let word_count = (self.end + GUARD_BYTES).div_ceil(16);
         let word = |_| Word { low: random.next(), high: random.next() };
-        Memory { words: (0..word_count).map(word).collect() }
+        Memory {
+            machine,
+            words: (0..word_count).map(word).collect(),
+            reserved: self.reserved,
+            executed: BTreeMap::new(),
+        }
     }
 }
 
 /// Everything that a launch may touch.
 pub(crate) struct Memory {
+    machine: Machine,
     words: Vec<Word>,
+    reserved: Vec<Reservation>,
+    /// Of kernels that ran as PTX: how many lanes came to each instruction.
+    pub(crate) executed: BTreeMap<&'static str, Statistics>,
 }
 
 impl Memory {
     /// Returns the address of byte `offset`.
     pub(crate) fn address(&mut self, offset: usize) -> u64 {
-        (self.words.as_mut_ptr().expose_provenance() + offset) as u64
+        self.machine.address(self.words.as_mut_ptr().expose_provenance(), offset)
+    }
+
+    /// Cuts the reservation that starts at `start` into pieces of `bytes`, and puts piece `index`
+    /// at `address(index)`.
+    pub(crate) fn spread(&mut self, start: usize, bytes: usize, address: impl Fn(usize) -> u64) {
+        let is_it = |reservation: &Reservation| reservation.range.start == start;
+        let index = self.reserved.iter().position(is_it).expect("a reservation starts there");
+        let range = self.reserved.swap_remove(index).range;
+        let pieces = range.step_by(bytes).enumerate().map(|(index, start)| Reservation {
+            range: start..start + bytes,
+            is_output: false,
+            address: Some(address(index)),
+        });
+        self.reserved.extend(pieces);
+    }
+
+    /// Returns whether a reservation starts at `start`.
+    pub(crate) fn has_reservation(&self, start: usize) -> bool {
+        self.reserved.iter().any(|reservation| reservation.range.start == start)
+    }
+
+    /// Runs a kernel, which only writes the reservations that `outputs` lie in.
+    pub(crate) fn launch(
+        &mut self,
+        kernel: &impl Kernel,
+        outputs: &[usize],
+        warp_count: u32,
+        random: &mut Random,
+    ) -> Result<(), Wrong> {
+        // Both machines draw one number, so that a test goes on alike on both.
+        let seed = random.next();
+        let module = match &self.machine {
+            Machine::Twins => {
+                run_twin(kernel, warp_count, &mut Random::new(seed));
+                return Ok(());
+            }
+            Machine::Ptx(module) => Arc::clone(module),
+        };
+        for reservation in &mut self.reserved {
+            reservation.is_output = outputs.iter().any(|at| reservation.range.contains(at));
+        }
+        let mut bytes = self.bytes();
+        let statistics = run_ptx(&module, kernel, warp_count, seed, &self.reserved, &mut bytes)?;
+        self.restore(&bytes);
+        let total = self.executed.entry(kernel.name()).or_default();
+        total.executed.resize(statistics.executed.len(), 0);
+        for (total, lanes) in total.executed.iter_mut().zip(statistics.executed) {
+            *total += lanes;
+        }
+        Ok(())
     }
 
     /// Returns a copy of all bytes.
@@ -118,18 +194,40 @@ pub(crate) fn read_u32(bytes: &[u8], offset: usize) -> u32 {
     u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("4 bytes"))
 }
 
-/// Fails on the first byte that differs, by its offset.
-pub(crate) fn assert_same(actual: &[u8], expected: &[u8]) {
-    let differs = actual.iter().zip(expected).position(|(actual, expected)| actual != expected);
-    assert_eq!(differs, None, "the first byte that differs");
-    assert_eq!(actual.len(), expected.len());
+/// What a kernel did wrong.
+#[derive(Debug)]
+pub(crate) enum Wrong {
+    /// The interpreter stopped it.
+    Fault(LaunchError),
+    /// The first byte that is not as the reference has it.
+    Byte { offset: usize, actual: u8, expected: u8 },
 }
 
-/// Runs a launch's lanes in a random order: a kernel may count on none.
-pub(crate) fn run_shuffled(warp_count: u32, random: &mut Random, body: impl Fn(HostLane)) {
-    let mut numbers: Vec<u32> = (0..warp_count * 32).collect();
-    random.shuffle(&mut numbers);
-    for number in numbers {
-        body(HostLane::new(number, warp_count));
+impl fmt::Display for Wrong {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fault(error) => error.fmt(formatter),
+            Self::Byte { offset, actual, expected } => {
+                write!(formatter, "byte {offset} is {actual:#x}, and must be {expected:#x}")
+            }
+        }
     }
+}
+
+impl error::Error for Wrong {}
+
+impl From<LaunchError> for Wrong {
+    fn from(error: LaunchError) -> Self {
+        Self::Fault(error)
+    }
+}
+
+/// Compares all bytes.
+pub(crate) fn same(actual: &[u8], expected: &[u8]) -> Result<(), Wrong> {
+    assert_eq!(actual.len(), expected.len());
+    let differs = |(actual, expected): &(&u8, &u8)| actual != expected;
+    let first = (0..).zip(actual.iter().zip(expected)).find(|(_, pair)| differs(pair));
+    first.map_or(Ok(()), |(offset, (&actual, &expected))| {
+        Err(Wrong::Byte { offset, actual, expected })
+    })
 }

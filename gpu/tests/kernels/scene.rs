@@ -1,13 +1,12 @@
 //! A random layout with chunks, laid out in memory with the descriptors of a launch.
 
-use crate::memory::{Memory, Random, Reservations, run_shuffled};
+use crate::kernel::Kernel;
+use crate::machine::Machine;
+use crate::memory::{Memory, Random, Reservations, Wrong};
 use kvtide_kernels::abi::{
-    BLOCK_ID_SKIP, ChecksumArguments, ChunkDescriptor, DeviceTable, EngineAlign, GatherArguments,
+    BLOCK_ID_SKIP, ChecksumArguments, ChunkDescriptor, DeviceTable, GatherArguments,
     JudgeArguments, PartDescriptor, PlaneDescriptor, ScatterArguments,
 };
-use kvtide_kernels::arch::host::HostLane;
-use kvtide_kernels::arch::{Aligned4, Aligned16};
-use kvtide_kernels::kernels::{checksum, gather, judge, scatter};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,8 +21,8 @@ pub(crate) struct Shape {
     pub(crate) block_counts: Vec<usize>,
     /// Blocks of the pool that no chunk has.
     pub(crate) spare_blocks: usize,
-    /// Of the parts, the first that is in staging and that launches are about.
-    pub(crate) first_part: prop::sample::Index,
+    /// Of the parts, the first that is in staging and that launches are about: modulo their number.
+    pub(crate) first_part: usize,
     pub(crate) warp_count: u32,
     pub(crate) seed: u64,
 }
@@ -50,6 +49,11 @@ fn fragment() -> impl Strategy<Value = usize> {
     ]
 }
 
+/// Warps of a launch: some, or whole thread blocks as on a device.
+pub(crate) fn warp_count() -> impl Strategy<Value = u32> {
+    prop_oneof![3 => 1..=5_u32, 1 => prop::sample::select(vec![8_u32, 16])]
+}
+
 prop_compose! {
     /// Up to three fragment sizes, six planes and three chunks.
     pub(crate) fn shape()(
@@ -58,19 +62,23 @@ prop_compose! {
             (any::<prop::sample::Index>(), any::<[bool; 2]>(), 0..3_usize),
             1..=6,
         ),
+        // Whole words throughout, as most engines have them, or what comes.
+        unit in prop::sample::select(vec![4_usize, 16]),
         align in prop::sample::select(vec![4_usize, 16]),
         block_counts in prop::collection::vec(1..=40_usize, 1..=3),
         spare_blocks in 0..4_usize,
-        first_part: prop::sample::Index,
-        warp_count in 1..=5_u32,
+        first_part in 0..6_usize,
+        warp_count in warp_count(),
         seed: u64,
     ) -> Shape {
         let planes: Vec<PlaneShape> = planes
             .into_iter()
             .map(|(size, [opens_part, interleaved], gap)| {
-                PlaneShape { fragment: *size.get(&fragments), opens_part, interleaved, gap }
+                let fragment = size.get(&fragments).next_multiple_of(unit);
+                PlaneShape { fragment, opens_part, interleaved, gap }
             })
             .collect();
+        let align = align.max(unit);
         // A few spans a plane are enough.
         let largest = planes.iter().map(|plane| plane.fragment).max().unwrap_or(4);
         let most = (96_usize << 10).div_ceil(largest);
@@ -169,19 +177,61 @@ pub(crate) struct Scene {
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) parts: Range<usize>,
     pub(crate) warp_count: u32,
+    /// Blocks of the pool.
+    pub(crate) pool: usize,
     planes_at: usize,
     chunks_at: usize,
+    /// Room for a table of 8-byte aligned records, 16 bytes for each block and each part.
+    pub(crate) table_at: usize,
+    far: Option<Far>,
+}
+
+/// Blocks far apart on the device, with large ids: what a block's number in the scene stands for.
+struct Far {
+    /// Where the arrays of planes start in the memory; on the device they lie side by side.
+    arrays: Vec<usize>,
+    stride: u64,
+}
+
+impl Far {
+    /// Address of block 0 of the first array.
+    const START: u64 = 1 << 40;
+
+    /// Bytes from an array to the next.
+    const ARRAY_BYTES: u64 = 1 << 18;
+
+    /// Returns the id of block `number`: from the ends and the middle of all ids.
+    fn id(number: u32) -> u32 {
+        match number % 4 {
+            0 => BLOCK_ID_SKIP - 1 - number,
+            1 => number,
+            2 => (1 << 31) - number,
+            _ => (1 << 31) + number,
+        }
+    }
+
+    /// Returns where a plane that starts at `base` in memory has block 0 on the device.
+    fn base_address(&self, base: usize) -> u64 {
+        let array = self.arrays.partition_point(|start| *start <= base) - 1;
+        let inside = (base - self.arrays[array]) as u64;
+        Self::START + array as u64 * Self::ARRAY_BYTES + inside
+    }
 }
 
 impl Scene {
+    /// Lays a shape out for both machines.
+    pub(crate) fn on_both(shape: &Shape) -> [Self; 2] {
+        Machine::both().map(|machine| Self::new(shape, machine))
+    }
+
     /// Lays a shape out.
-    pub(crate) fn new(shape: &Shape) -> Self {
+    pub(crate) fn new(shape: &Shape, machine: Machine) -> Self {
         let mut random = Random::new(shape.seed);
         let mut reservations = Reservations::default();
         let pool = shape.block_counts.iter().sum::<usize>() + shape.spare_blocks;
         let planes = lay_planes(shape, pool, &mut reservations);
         let part_count = planes.iter().map(|plane| plane.part).max().unwrap_or(0) + 1;
-        let parts = shape.first_part.index(part_count)..part_count;
+        let parts = shape.first_part % part_count..part_count;
         let mut ids: Vec<u32> = (0..u32::try_from(pool).expect("a small pool")).collect();
         random.shuffle(&mut ids);
         let mut chunks = Vec::new();
@@ -192,10 +242,22 @@ impl Scene {
         }
         let planes_at = reservations.reserve(planes.len() * 24, 8);
         let chunks_at = reservations.reserve(chunks.len() * 72, 8);
-        let memory = reservations.build(&mut random);
-        let warp_count = shape.warp_count;
-        let mut scene =
-            Self { memory, random, planes, chunks, parts, warp_count, planes_at, chunks_at };
+        let records = pool + chunks.len() * part_count;
+        let table_at = reservations.reserve(records * 16, 8);
+        let memory = reservations.build(machine, &mut random);
+        let mut scene = Self {
+            memory,
+            random,
+            planes,
+            chunks,
+            parts,
+            warp_count: shape.warp_count,
+            pool,
+            planes_at,
+            chunks_at,
+            table_at,
+            far: None,
+        };
         scene.write_tables();
         scene
     }
@@ -203,7 +265,8 @@ impl Scene {
     /// Writes ids and descriptors, as a host does ahead of a launch.
     pub(crate) fn write_tables(&mut self) {
         for chunk in &self.chunks {
-            self.memory.write_u32s(chunk.ids_at, &chunk.ids);
+            let ids: Vec<u32> = chunk.ids.iter().map(|id| self.device_id(*id)).collect();
+            self.memory.write_u32s(chunk.ids_at, &ids);
             let parts: Vec<u32> = part_descriptors(chunk)
                 .iter()
                 .flat_map(|part| [part.first_word, part.word_count])
@@ -232,6 +295,26 @@ impl Scene {
             self.memory.write_u64s(at, &fields);
             self.memory.write_u32s(at + 64, &[chunk.block_count, chunk.part_count]);
         }
+    }
+
+    /// Moves the blocks far apart on the device, `stride` bytes from id to id.
+    pub(crate) fn spread_blocks(&mut self, stride: u64) {
+        let starts = self.planes.iter().filter(|plane| self.memory.has_reservation(plane.base));
+        let arrays: Vec<Plane> = starts.copied().collect();
+        let far = Far { arrays: arrays.iter().map(|plane| plane.base).collect(), stride };
+        for Plane { base, stride, .. } in arrays {
+            let number = |index| u32::try_from(index).expect("a small pool");
+            let address =
+                |index| far.base_address(base) + u64::from(Far::id(number(index))) * far.stride;
+            self.memory.spread(base, stride, address);
+        }
+        self.far = Some(far);
+        self.write_tables();
+    }
+
+    /// Returns the id that a device knows block `id` by.
+    pub(crate) fn device_id(&self, id: u32) -> u32 {
+        if self.far.is_none() || id == BLOCK_ID_SKIP { id } else { Far::id(id) }
     }
 
     /// Zeroes the sums and counts that launches of this scene's parts add to.
@@ -307,9 +390,12 @@ impl Scene {
     pub(crate) fn plane_descriptors(&mut self, launch: &Launch) -> Vec<PlaneDescriptor> {
         let mut descriptors = Vec::new();
         for plane in &launch.planes {
+            let near = (self.memory.address(plane.base), plane.stride as u64);
+            let far = self.far.as_ref().map(|far| (far.base_address(plane.base), far.stride));
+            let (base_address, block_stride) = far.unwrap_or(near);
             descriptors.push(PlaneDescriptor {
-                base_address: self.memory.address(plane.base),
-                block_stride: plane.stride as u64,
+                base_address,
+                block_stride,
                 part: u32::try_from(plane.part).expect("small"),
                 words_before: u32::try_from(plane.bytes_before / 16).expect("small"),
             });
@@ -318,69 +404,58 @@ impl Scene {
     }
 
     /// Gathers all planes of the scene's parts, one launch a fragment size.
-    pub(crate) fn gather(&mut self) {
+    pub(crate) fn gather(&mut self) -> Result<(), Wrong> {
+        let mut pieces: Vec<usize> = self.chunks.iter().map(|chunk| chunk.piece).collect();
         for launch in self.launches() {
             let (planes, chunks) = (self.plane_descriptors(&launch), self.chunk_descriptors());
             let planes = self.table(launch.table, &planes);
             let chunks = self.table(self.chunks_at, &chunks);
             let size = u32::try_from(launch.planes[0].fragment).expect("small");
-            let arguments = GatherArguments::new(planes, chunks, size)
-                .expect("a launch that the kernel can honour");
-            let run = match arguments.engine_align() {
-                EngineAlign::Sixteen => gather::run::<HostLane, Aligned16>,
-                EngineAlign::Four => gather::run::<HostLane, Aligned4>,
-            };
-            // SAFETY: the scene reserves all that its descriptors name.
-            let run = |lane| unsafe { run(lane, &arguments) };
-            run_shuffled(self.warp_count, &mut self.random, run);
+            let arguments = GatherArguments::new(planes, chunks, size);
+            self.launch(&arguments.expect("a launch that the kernel can honour"), &pieces)?;
+            pieces.clear();
         }
+        Ok(())
     }
 
     /// Scatters all planes of the scene's parts, one launch a fragment size.
-    pub(crate) fn scatter(&mut self) {
+    pub(crate) fn scatter(&mut self) -> Result<(), Wrong> {
+        let blocks: Vec<usize> = self.planes.iter().map(|plane| plane.base).collect();
         for launch in self.launches() {
             let (planes, chunks) = (self.plane_descriptors(&launch), self.chunk_descriptors());
             let planes = self.table(launch.table, &planes);
             let chunks = self.table(self.chunks_at, &chunks);
             let size = u32::try_from(launch.planes[0].fragment).expect("small");
-            let arguments = ScatterArguments::new(planes, chunks, size)
-                .expect("a launch that the kernel can honour");
-            let run = match arguments.engine_align() {
-                EngineAlign::Sixteen => scatter::run::<HostLane, Aligned16>,
-                EngineAlign::Four => scatter::run::<HostLane, Aligned4>,
-            };
-            // SAFETY: as for gather, and no id is in two chunks.
-            let run = |lane| unsafe { run(lane, &arguments) };
-            run_shuffled(self.warp_count, &mut self.random, run);
+            let arguments = ScatterArguments::new(planes, chunks, size);
+            self.launch(&arguments.expect("a launch that the kernel can honour"), &blocks)?;
         }
+        Ok(())
     }
 
     /// Sums the scene's parts.
-    pub(crate) fn checksum(&mut self) {
+    pub(crate) fn checksum(&mut self) -> Result<(), Wrong> {
         let chunks = self.chunk_descriptors();
         let parts = self.part_range();
         let in_launch = self.chunks.iter().flat_map(|chunk| &chunk.parts[self.parts.clone()]);
         let words_max = in_launch.map(|part| part.summed / 16).max().expect("a part");
         let words_max = u32::try_from(words_max).expect("small");
-        let arguments =
-            ChecksumArguments::new(self.table(self.chunks_at, &chunks), parts, words_max)
-                .expect("a launch that the kernel can honour");
-        run_shuffled(self.warp_count, &mut self.random, |lane| {
-            // SAFETY: the scene reserves all that its descriptors name.
-            unsafe { checksum::run(lane, &arguments) }
-        });
+        let chunks = self.table(self.chunks_at, &chunks);
+        let arguments = ChecksumArguments::new(chunks, parts, words_max);
+        self.launch(&arguments.expect("a launch that the kernel can honour"), &[])
     }
 
     /// Judges the scene's parts.
-    pub(crate) fn judge(&mut self) {
+    pub(crate) fn judge(&mut self) -> Result<(), Wrong> {
         let chunks = self.chunk_descriptors();
         let parts = self.part_range();
-        let arguments = JudgeArguments::new(self.table(self.chunks_at, &chunks), parts)
-            .expect("a launch that the kernel can honour");
-        run_shuffled(self.warp_count, &mut self.random, |lane| {
-            // SAFETY: the scene reserves all that its descriptors name.
-            unsafe { judge::run(lane, &arguments) }
-        });
+        let arguments = JudgeArguments::new(self.table(self.chunks_at, &chunks), parts);
+        let verdicts: Vec<usize> = self.chunks.iter().map(|chunk| chunk.verdicts).collect();
+        self.launch(&arguments.expect("a launch that the kernel can honour"), &verdicts)
+    }
+
+    /// Runs a kernel, which only writes the reservations that `outputs` lie in.
+    pub(crate) fn launch(&mut self, kernel: &impl Kernel, outputs: &[usize]) -> Result<(), Wrong> {
+        self.memory.launch(kernel, outputs, self.warp_count, &mut self.random)
     }
 
     /// Names a table of descriptors in memory.
