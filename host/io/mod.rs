@@ -38,11 +38,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod direct;
 mod error;
+mod files;
 mod memory;
+mod open;
+mod psync;
+mod real;
+mod transfer;
+mod uring;
+mod waiting;
 
 pub use error::{FileCall, FileError, IoFault};
 pub use memory::{IoBuffer, IoMemory, SlotPages};
+pub use open::{
+    DEFAULT_DISK_DEPTH, DEFAULT_IO_TIMEOUT, DISK_DEPTH_MAX, DiskBackend, DiskError, DiskOptions,
+    IO_TIMEOUT_MAX, open_disk,
+};
 
 /// Offsets, lengths and memory of every operation are multiples of this, in bytes.
 pub const IO_ALIGN_BYTES: u64 = 4096;
