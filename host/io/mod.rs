@@ -56,6 +56,8 @@ mod memory;
 mod open;
 mod psync;
 mod real;
+#[cfg(test)]
+mod tests;
 mod transfer;
 mod uring;
 mod waiting;
