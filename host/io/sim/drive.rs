@@ -19,6 +19,9 @@ pub struct SimOptions {
     pub clock: SimClock,
     /// Bytes of the file system.
     pub total: ByteCount,
+    /// Bytes of each file's writes that stay unsure until they are synced. When there are more, the
+    /// oldest become durable, as a drive empties its cache: it bounds what a long run remembers.
+    pub cache: ByteCount,
     /// Operations of one handle that are under way at a time; at least 1.
     pub depth: u32,
     /// The longest that an operation takes by itself: each takes from 1 ns to this.
@@ -28,11 +31,12 @@ pub struct SimOptions {
 }
 
 impl Default for SimOptions {
-    /// A terabyte, 32 operations at a time of up to a millisecond, given up after 10 s.
+    /// A terabyte, 64 MiB of cache a file, 32 operations at a time of up to a millisecond, given up after 10 s.
     fn default() -> Self {
         Self {
             clock: SimClock::default(),
             total: ByteCount::new(1 << 40),
+            cache: ByteCount::new(64 << 20),
             depth: 32,
             latency_max: Duration::from_millis(1),
             io_timeout: Duration::from_secs(10),

@@ -37,11 +37,12 @@ pub enum SimFault {
     NoSpace,
     /// A read finds the file cut short by some of its sectors.
     EndOfFile,
-    /// An operation does not end by itself, and is given up after `io_timeout`. A write moves any
+    /// An operation does not end by itself, and is cancelled after `io_timeout`. A write moves any
     /// of its sectors.
     Stall,
-    /// An operation never ends and cannot be given up: only [`Disk::shut`](crate::io::Disk::shut)
-    /// tells of it.
+    /// An operation cannot be cancelled: after `io_timeout` it is reported without its memory. It
+    /// may still carry out its work, much later, or hold its place until
+    /// [`Disk::shut`](crate::io::Disk::shut) counts it.
     Hang,
     /// A bit of what a read covers is wrong on the medium, from now on.
     FlipAtRest,

@@ -5,8 +5,10 @@
 //! changes stand in the order in which they took effect; a change leaves the list only by becoming
 //! durable, or by losing its promise when a sync fails.
 
-use super::image::{Change, Image};
+use super::image::{Change, Image, PAGE_BYTES};
 use super::random::Random;
+use crate::units::ByteCount;
+use std::collections::VecDeque;
 
 /// A change that is not durable yet.
 #[derive(Clone, Debug)]
@@ -23,7 +25,9 @@ pub(super) struct SimFile {
     pub(super) durable: Image,
     /// Each page as it was before it was last written.
     older: Image,
-    pending: Vec<Pending>,
+    pending: VecDeque<Pending>,
+    /// Bytes that pending changes write.
+    pending_bytes: u64,
     /// Changes that took effect so far.
     sequence: u64,
     /// The last change that somebody was told of.
@@ -31,26 +35,38 @@ pub(super) struct SimFile {
 }
 
 impl SimFile {
+    /// Makes an empty file.
+    pub(super) fn created(modified_s: u64) -> Self {
+        Self::planted(&[], modified_s)
+    }
+
     /// Makes a file that has survived already.
     pub(super) fn planted(bytes: &[u8], modified_s: u64) -> Self {
         let mut image = Image::default();
         let mut pages = bytes.to_vec();
-        pages.resize(bytes.len().next_multiple_of(4096), 0);
+        pages.resize(bytes.len().next_multiple_of(PAGE_BYTES), 0);
         image.apply(&Change::Write { offset: 0, bytes: pages });
         image.apply(&Change::Truncate { length: bytes.len() as u64 });
         image.modified_s = modified_s;
         Self { volatile: image.clone(), durable: image, ..Self::default() }
     }
 
-    /// Lets a change take effect, not durably, and returns its number.
-    pub(super) fn change(&mut self, change: Change, modified_s: u64) -> u64 {
+    /// Lets a change take effect, not durably, and returns its number. Of what is pending then,
+    /// the oldest becomes durable as far as it is more than `cache` bytes.
+    pub(super) fn change(&mut self, change: Change, modified_s: u64, cache: ByteCount) -> u64 {
         if let Change::Write { offset, bytes } = &change {
-            self.older.write(*offset, &self.volatile.read(*offset, bytes.len()));
+            self.older.copy_pages(&self.volatile, *offset, bytes.len() as u64);
         }
+        self.pending_bytes += change.bytes();
         self.volatile.apply(&change);
         self.volatile.modified_s = modified_s;
         self.sequence += 1;
-        self.pending.push(Pending { sequence: self.sequence, modified_s, change });
+        self.pending.push_back(Pending { sequence: self.sequence, modified_s, change });
+        while let Some(oldest) = self.pending.front()
+            && self.pending_bytes > cache.get()
+        {
+            self.sync(oldest.sequence);
+        }
         self.sequence
     }
 
@@ -71,7 +87,9 @@ impl SimFile {
 
     fn take_covered(&mut self, covered: u64) -> Vec<Pending> {
         let end = self.pending.partition_point(|pending| pending.sequence <= covered);
-        self.pending.drain(..end).collect()
+        let covered: Vec<Pending> = self.pending.drain(..end).collect();
+        self.pending_bytes -= covered.iter().map(|pending| pending.change.bytes()).sum::<u64>();
+        covered
     }
 
     /// Makes the changes up to `covered` durable. What happens to later ones is drawn when the
@@ -94,10 +112,7 @@ impl SimFile {
 
     /// Draws what survives a power cut: of the pending changes, and of the writes `under_way`.
     pub(super) fn cut(&mut self, under_way: &[Change], random: &mut Random) {
-        for pending in self.pending.drain(..) {
-            self.durable.apply_in_part(&pending.change, false, random);
-            self.durable.modified_s = pending.modified_s;
-        }
+        self.fail_sync(u64::MAX, random);
         for change in under_way {
             self.durable.apply_in_part(change, true, random);
         }

@@ -128,8 +128,7 @@ impl State {
         let node = match self.found(disk, path)? {
             Some(node) => node,
             None if mode == OpenMode::Create => {
-                let mut file = SimFile::default();
-                file.volatile.modified_s = unix_s(self.now_ns);
+                let file = SimFile::created(unix_s(self.now_ns));
                 let call = Call { disk, kind: SimKind::Create, path, length: 0 };
                 self.change(&call, |state| state.tree.make(path, Node::File(file)))?
             }

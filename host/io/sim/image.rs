@@ -12,7 +12,8 @@ use std::ops::Range;
 /// What a drive writes whole or, when the power goes, in part.
 pub(super) const SECTOR_BYTES: usize = 512;
 
-const PAGE_BYTES: usize = 4096;
+/// The step of offsets and lengths, as [`IO_ALIGN_BYTES`].
+pub(super) const PAGE_BYTES: usize = 4096;
 const _: () = assert!(PAGE_BYTES as u64 == IO_ALIGN_BYTES);
 
 type Page = [u8; PAGE_BYTES];
@@ -26,6 +27,16 @@ pub(super) enum Change {
     Allocate { length: u64 },
     /// The length set.
     Truncate { length: u64 },
+}
+
+impl Change {
+    /// Returns the bytes that it keeps in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Write { bytes, .. } => bytes.len() as u64,
+            Self::Allocate { .. } | Self::Truncate { .. } => 0,
+        }
+    }
 }
 
 /// A file's bytes, length, blocks and time.
@@ -140,8 +151,17 @@ impl Image {
         self.length = length;
     }
 
-    /// Flips bits of one byte; one that was never written becomes `mask`.
+    /// Takes over the pages of `source` that lie in a range and were written there.
+    pub(super) fn copy_pages(&mut self, source: &Self, offset: u64, length: u64) {
+        let pages = source.pages.range(page_range(offset, length));
+        self.pages.extend(pages.map(|(number, page)| (*number, page.clone())));
+    }
+
+    /// Flips bits of one byte, if the file has it.
     pub(super) fn flip(&mut self, offset: u64, mask: u8) {
+        if offset >= self.length {
+            return;
+        }
         let page = self.pages.entry(offset / IO_ALIGN_BYTES).or_insert_with(|| Box::new([0; _]));
         page[usize::try_from(offset % IO_ALIGN_BYTES).expect("inside a page")] ^= mask;
     }

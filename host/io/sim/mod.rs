@@ -22,6 +22,9 @@
 //! - **A write** takes its bytes at a drawn moment and is in the file when it ends; a read that
 //!   meets it on the way sees any of its sectors. A read looks the file up at a drawn moment and
 //!   fills its memory when it ends. A write that fails has moved any of its sectors.
+//! - **A timeout**: an operation that takes longer than `io_timeout` is cancelled and reported with
+//!   its memory; one that cannot be cancelled is reported without it, and may act later. Operations
+//!   that wait for a place are given up when nothing has ended for as long.
 //! - **Memory** under an operation is compared between submission and end: whoever changes it
 //!   makes the handle that lets time pass panic with "memory changed under a ...".
 //! - **A sync** makes durable what it must and no more: the writes, lengths and blocks of its file

@@ -9,7 +9,7 @@ use super::faults::{SimFault, SimKind};
 use super::image::{Change, SECTOR_BYTES, mix};
 use super::record::SimRecord;
 use super::tree::NodeId;
-use crate::io::{FileId, IO_ALIGN_BYTES, IoFault, IoMemory};
+use crate::io::{FileId, IO_ALIGN_BYTES, IoFault, IoMemory, IoOperation, IoWork};
 use crate::units::Timestamp;
 use nix::errno::Errno;
 use std::hash::{DefaultHasher, Hasher};
@@ -39,9 +39,39 @@ pub(super) struct Operation {
     pub(super) bytes: Option<Vec<u8>>,
     /// Bytes that a read asks for and the file does not have.
     pub(super) missing_bytes: u64,
+    /// It was given up, and is still under way.
+    pub(super) is_reported: bool,
 }
 
 impl Operation {
+    /// Takes an operation in that was not looked at yet.
+    pub(super) fn new(disk: u32, operation: IoOperation, now_ns: u64) -> Self {
+        let IoOperation { tag, file, work } = operation;
+        let (kind, offset, memory) = match work {
+            IoWork::Read { offset, memory } => (SimKind::Read, offset, Some(memory)),
+            IoWork::Write { offset, memory } => (SimKind::Write, offset, Some(memory)),
+            IoWork::Sync => (SimKind::Sync, 0, None),
+        };
+        Self {
+            disk,
+            tag,
+            file,
+            node: NodeId::MAX,
+            path: PathBuf::new(),
+            kind,
+            offset,
+            place: offset,
+            memory,
+            digest: 0,
+            covered: 0,
+            submitted_ns: now_ns,
+            fault: None,
+            bytes: None,
+            missing_bytes: 0,
+            is_reported: false,
+        }
+    }
+
     pub(super) fn length(&self) -> u64 {
         self.memory.as_ref().map_or(0, |memory| memory.length().get())
     }
@@ -51,10 +81,14 @@ impl Operation {
     }
 
     /// Returns what a write puts on the medium, once it is known.
-    pub(super) fn write(&self) -> Option<Change> {
+    fn written(&self) -> Option<&[u8]> {
         let is_write = self.kind == SimKind::Write && self.fault != Some(SimFault::Lose);
-        let bytes = self.bytes.as_ref().filter(|_| is_write)?;
-        Some(Change::Write { offset: self.place, bytes: bytes.clone() })
+        self.bytes.as_deref().filter(|_| is_write)
+    }
+
+    /// Returns the change that a write makes, once it is known.
+    pub(super) fn write(&self) -> Option<Change> {
+        Some(Change::Write { offset: self.place, bytes: self.written()?.to_vec() })
     }
 
     fn copy(&self) -> Vec<u8> {
@@ -161,7 +195,9 @@ impl State {
         let length = operation.length_usize();
         let place = operation.place;
         if operation.fault == Some(SimFault::FlipAtRest) {
-            let byte = place + self.random.below(length as u64);
+            let file_length = self.tree.file_mut(operation.node).volatile.length();
+            let there = file_length.saturating_sub(place).min(length as u64);
+            let byte = place + self.random.below(there);
             let mask = 1 << self.random.below(8);
             self.tree.file_mut(operation.node).flip(byte, mask);
         }
@@ -177,37 +213,37 @@ impl State {
             return file.read_older(place, length);
         }
         let mut bytes = file.volatile.read(place, length);
-        for other in self.under_way.values().filter(|other| other.node == operation.node) {
-            if let Some(Change::Write { offset, bytes: written }) = other.write() {
-                let start = offset.max(place);
-                let end = (offset + written.len() as u64).min(place + length as u64);
-                if start < end {
-                    let within = |origin: u64| {
-                        let index = |at: u64| usize::try_from(at - origin).expect("in memory");
-                        index(start)..index(end)
-                    };
-                    mix(
-                        &mut bytes[within(place)],
-                        &written[within(offset)],
-                        false,
-                        &mut self.random,
-                    );
-                }
-            }
-        }
+        self.meet_writes(operation, &mut bytes);
         if operation.fault == Some(SimFault::FlipOnWire) {
             self.flip_some_bit(&mut bytes);
         }
         bytes
     }
 
-    /// Ends an operation; `is_late` says that it is given up.
-    pub(super) fn finish(&mut self, operation: &mut Operation, is_late: bool) -> End {
+    /// Overlays what a read sees with any sectors of writes that are under way.
+    fn meet_writes(&mut self, operation: &Operation, bytes: &mut [u8]) {
+        for other in self.under_way.values().filter(|other| other.node == operation.node) {
+            let Some(written) = other.written() else { continue };
+            let start = other.place.max(operation.place);
+            let end = (other.place + other.length()).min(operation.place + operation.length());
+            if start < end {
+                let within = |origin: u64| {
+                    let index = |at: u64| usize::try_from(at - origin).expect("in memory");
+                    index(start)..index(end)
+                };
+                let target = &mut bytes[within(operation.place)];
+                mix(target, &written[within(other.place)], false, &mut self.random);
+            }
+        }
+    }
+
+    /// Ends an operation; `is_cancelled` says that it took too long.
+    pub(super) fn finish(&mut self, operation: &mut Operation, is_cancelled: bool) -> End {
         let failure = if self.is_gone {
             Some(drive_fault(Errno::ENODEV))
         } else if self.is_read_only && operation.kind != SimKind::Read {
             Some(IoFault::ReadOnly)
-        } else if is_late {
+        } else if is_cancelled {
             Some(IoFault::TimedOut)
         } else {
             match operation.fault {

@@ -7,56 +7,35 @@ use super::image::Change;
 use super::operation::{Operation, drive_fault};
 use super::state::{Finished, Step};
 use super::tree::NodeId;
-use crate::io::{FileId, IO_ALIGN_BYTES, IoFault, IoFinished, IoOperation, IoWork, OpenMode};
+use crate::io::{FileId, IO_ALIGN_BYTES, IoFault, IoFinished, IoOperation, OpenMode};
 use crate::units::Timestamp;
 use nix::errno::Errno;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+/// An operation that hangs ends, if ever, within so many times `io_timeout` after it was given up.
+const LATE_TIMEOUTS: u64 = 4;
 
 impl State {
     /// Takes operations in, and starts as many as the depth allows.
     pub(super) fn submit(&mut self, disk: u32, operations: Vec<IoOperation>) {
         for operation in operations {
-            let mut operation = self.take_in(disk, operation);
+            let mut operation = Operation::new(disk, operation, self.now_ns);
             let accepted = self.accept(&mut operation);
             let state = self.disk(disk);
             match accepted {
                 Err(fault) => state.finished.push(finished(operation, Err(fault), None)),
-                Ok(()) if operation.kind == SimKind::Read => {
-                    state.waiting_reads.push_back(operation);
-                }
-                Ok(()) => state.waiting_others.push_back(operation),
+                Ok(()) => state.enqueue(operation),
             }
         }
         self.start_waiting(disk);
-    }
-
-    fn take_in(&mut self, disk: u32, operation: IoOperation) -> Operation {
-        let IoOperation { tag, file, work } = operation;
-        let (kind, offset, memory) = match work {
-            IoWork::Read { offset, memory } => (SimKind::Read, offset, Some(memory)),
-            IoWork::Write { offset, memory } => (SimKind::Write, offset, Some(memory)),
-            IoWork::Sync => (SimKind::Sync, 0, None),
-        };
-        Operation {
-            disk,
-            tag,
-            file,
-            node: NodeId::MAX,
-            path: PathBuf::new(),
-            kind,
-            offset,
-            place: offset,
-            memory,
-            digest: 0,
-            covered: 0,
-            submitted_ns: self.now_ns,
-            fault: None,
-            bytes: None,
-            missing_bytes: 0,
+        if self.disk(disk).has_waiting() {
+            let overdue_ns = self.now_ns + nanoseconds(self.options.io_timeout);
+            self.events.insert((overdue_ns, disk.into(), Step::Overdue));
         }
     }
-    /// Checks an operation, and puts it where it waits for its start.
+
+    /// Checks an operation, and notes what it needs to know of the present.
     fn accept(&mut self, operation: &mut Operation) -> Result<(), IoFault> {
         let disk = self.disks.get_mut(&operation.disk).expect("the handle that submits");
         if disk.is_dead {
@@ -70,7 +49,7 @@ impl State {
             return Err(IoFault::Misaligned);
         }
         if operation.kind == SimKind::Write && open.mode == OpenMode::ReadOnly {
-            return Err(drive_fault(Errno::EBADF));
+            return Err(IoFault::ReadOnly);
         }
         open.users += 1;
         operation.covered = self.tree.file_mut(operation.node).covered();
@@ -99,18 +78,25 @@ impl State {
         operation.fault = self.begin(operation.kind, &operation.path);
         let latency_max_ns = nanoseconds(self.options.latency_max);
         let timeout_ns = nanoseconds(self.options.io_timeout);
+        let (now_ns, number) = (self.now_ns, self.operation_next);
+        self.operation_next += 1;
         let random = &mut self.disk(operation.disk).random;
         let latency_ns = 1 + random.below(latency_max_ns);
-        let is_late = operation.fault == Some(SimFault::Stall) || latency_ns > timeout_ns;
-        let (end_ns, step) =
-            if is_late { (timeout_ns, Step::GiveUp) } else { (latency_ns, Step::End) };
-        let moment_ns = random.below(end_ns);
-        let number = self.operation_next;
-        self.operation_next += 1;
-        self.events.insert((self.now_ns + moment_ns, number, Step::Moment));
-        if operation.fault != Some(SimFault::Hang) {
-            self.events.insert((self.now_ns + end_ns, number, step));
+        let mut last_ns = latency_ns.min(timeout_ns);
+        let mut steps = vec![(last_ns, Step::End)];
+        if operation.fault == Some(SimFault::Hang) {
+            steps = vec![(timeout_ns, Step::GiveUp)];
+            last_ns = timeout_ns + 1 + random.below(LATE_TIMEOUTS * timeout_ns);
+            if random.coin() {
+                steps.push((last_ns, Step::End));
+            }
+        } else if operation.fault == Some(SimFault::Stall) || latency_ns > timeout_ns {
+            last_ns = timeout_ns;
+            steps = vec![(timeout_ns, Step::Cancel)];
         }
+        steps.push((random.below(last_ns), Step::Moment));
+        let events = steps.into_iter().map(|(after_ns, step)| (now_ns + after_ns, number, step));
+        self.events.extend(events);
         self.under_way.insert(number, operation);
     }
 
@@ -137,23 +123,59 @@ impl State {
     }
 
     /// Ends an operation, unless the power goes instead.
-    pub(super) fn end(&mut self, number: u64, is_late: bool) {
+    pub(super) fn end(&mut self, number: u64, is_cancelled: bool) {
+        let is_reported = self.under_way.get(&number).is_some_and(|given_up| given_up.is_reported);
+        if !is_reported && self.step() {
+            self.cut();
+            return;
+        }
+        let mut operation = self.take(number);
+        let (outcome, sequence) = self.finish(&mut operation, is_cancelled);
+        let (disk, file) = (operation.disk, operation.file);
+        let change = sequence.map(|sequence| (operation.node, sequence));
+        let now_ns = self.now_ns;
+        let state = self.disk(disk);
+        state.under_way -= 1;
+        state.progress_ns = now_ns;
+        if !is_reported {
+            state.finished.push(finished(operation, outcome, change));
+        }
+        state.leave(file);
+        self.start_waiting(disk);
+        self.forget_idle(disk);
+    }
+
+    /// Reports an operation that the drive does not let go of, without its memory.
+    pub(super) fn give_up(&mut self, number: u64) {
         if self.step() {
             self.cut();
             return;
         }
         let mut operation = self.take(number);
-        let (outcome, sequence) = self.finish(&mut operation, is_late);
-        let (disk, file) = (operation.disk, operation.file);
-        let change = sequence.map(|sequence| (operation.node, sequence));
-        let state = self.disk(disk);
-        state.under_way -= 1;
-        state.finished.push(finished(operation, outcome, change));
-        if let Some(open) = state.files.get_mut(&file) {
-            open.users -= 1;
+        operation.is_reported = true;
+        let outcome = Err(IoFault::TimedOut);
+        let report = IoFinished { tag: operation.tag, outcome, memory: None };
+        let record = operation.record(false);
+        self.disk(operation.disk).finished.push(Finished { report, record, change: None });
+        self.under_way.insert(number, operation);
+    }
+
+    /// Reports what has waited for an `io_timeout` while nothing ended.
+    pub(super) fn give_up_waiting(&mut self, disk: u32) {
+        let timeout_ns = nanoseconds(self.options.io_timeout);
+        let now_ns = self.now_ns;
+        let Some(state) = self.disks.get_mut(&disk).filter(|state| state.has_waiting()) else {
+            return;
+        };
+        if state.progress_ns + timeout_ns > now_ns {
+            let overdue_ns = state.progress_ns + timeout_ns;
+            self.events.insert((overdue_ns, disk.into(), Step::Overdue));
+            return;
         }
-        self.start_waiting(disk);
-        self.forget_idle(disk);
+        for operation in state.take_waiting(|waits| waits.submitted_ns + timeout_ns <= now_ns) {
+            state.leave(operation.file);
+            state.finished.push(finished(operation, Err(IoFault::TimedOut), None));
+        }
     }
 
     /// Hands over a handle's reports. From now on a sync covers what they tell of.
@@ -184,7 +206,8 @@ impl State {
     /// Lets a change of a file take effect, and returns its number.
     pub(super) fn apply(&mut self, node: NodeId, change: Change) -> u64 {
         let modified_s = unix_s(self.now_ns);
-        self.tree.file_mut(node).change(change, modified_s)
+        let cache = self.options.cache;
+        self.tree.file_mut(node).change(change, modified_s, cache)
     }
 
     fn open_nodes(&self) -> BTreeSet<NodeId> {
@@ -203,10 +226,8 @@ impl State {
     pub(super) fn abandon(&mut self, disk: u32) {
         let state = self.disk(disk);
         state.is_abandoned = true;
-        for operation in state.waiting_reads.drain(..).chain(state.waiting_others.drain(..)) {
-            if let Some(open) = state.files.get_mut(&operation.file) {
-                open.users -= 1;
-            }
+        for operation in state.take_waiting(|_| true) {
+            state.leave(operation.file);
         }
         for open in state.files.values_mut() {
             open.is_closed = true;
@@ -254,7 +275,7 @@ impl State {
             disk.is_dead = true;
             disk.files.clear();
             disk.under_way = 0;
-            operations.extend(disk.waiting_reads.drain(..).chain(disk.waiting_others.drain(..)));
+            operations.extend(disk.take_waiting(|_| true));
             // What ended unheard: whoever might have asked is as dead as the others.
             for finished in &mut disk.finished {
                 finished.report.outcome = Err(drive_fault(Errno::ENODEV));
@@ -262,7 +283,7 @@ impl State {
                 finished.change = None;
             }
         }
-        for operation in operations {
+        for operation in operations.into_iter().filter(|operation| !operation.is_reported) {
             let outcome = Err(drive_fault(Errno::ENODEV));
             self.disk(operation.disk).finished.push(finished(operation, outcome, None));
         }

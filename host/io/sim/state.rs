@@ -5,7 +5,7 @@
 //! memory of an operation after its report was made up; a dead handle changes nothing.
 
 use super::SimOptions;
-use super::faults::SimFaults;
+use super::faults::{SimFaults, SimKind};
 use super::operation::Operation;
 use super::random::Random;
 use super::record::{SimCounters, SimRecord};
@@ -22,11 +22,15 @@ pub(super) enum Step {
     Moment,
     /// It ends.
     End,
-    /// It is given up.
+    /// It ends because it took too long.
+    Cancel,
+    /// It is reported because it took too long, and does not end.
     GiveUp,
+    /// The operations that wait for a place may have waited too long.
+    Overdue,
 }
 
-/// When something happens, to which operation.
+/// When something happens, to which operation, or to which handle's operations if they wait.
 pub(super) type Event = (u64, u64, Step);
 
 /// An open file of one handle.
@@ -60,6 +64,8 @@ pub(super) struct DiskState {
     pub(super) waiting_others: VecDeque<Operation>,
     pub(super) under_way: u32,
     pub(super) finished: Vec<Finished>,
+    /// When an operation last ended.
+    pub(super) progress_ns: u64,
     /// The power went since it was opened.
     pub(super) is_dead: bool,
     /// Nobody will ask it anything.
@@ -73,6 +79,36 @@ impl DiskState {
         self.file_next += 1;
         self.files.insert(file, open);
         file
+    }
+
+    /// Notes that an operation uses a file no more.
+    pub(super) fn leave(&mut self, file: FileId) {
+        if let Some(open) = self.files.get_mut(&file) {
+            open.users -= 1;
+        }
+    }
+
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting_reads.is_empty() || !self.waiting_others.is_empty()
+    }
+
+    /// Takes some of the operations that wait.
+    pub(super) fn take_waiting(&mut self, is_taken: impl Fn(&Operation) -> bool) -> Vec<Operation> {
+        let all = self.waiting_reads.drain(..).chain(self.waiting_others.drain(..));
+        let (taken, left): (Vec<_>, Vec<_>) = all.partition(is_taken);
+        for operation in left {
+            self.enqueue(operation);
+        }
+        taken
+    }
+
+    /// Has an operation wait for a place: reads before others.
+    pub(super) fn enqueue(&mut self, operation: Operation) {
+        if operation.kind == SimKind::Read {
+            self.waiting_reads.push_back(operation);
+        } else {
+            self.waiting_others.push_back(operation);
+        }
     }
 }
 
@@ -130,6 +166,7 @@ impl State {
             waiting_others: VecDeque::new(),
             under_way: 0,
             finished: Vec::new(),
+            progress_ns: 0,
             is_dead: false,
             is_abandoned: false,
         };
@@ -156,7 +193,11 @@ impl State {
                     self.under_way.insert(number, operation);
                 }
                 Step::End => self.end(number, false),
-                Step::GiveUp => self.end(number, true),
+                Step::Cancel => self.end(number, true),
+                Step::GiveUp => self.give_up(number),
+                Step::Overdue => {
+                    self.give_up_waiting(u32::try_from(number).expect("a handle's number"));
+                }
             }
         }
         self.now_ns = self.now_ns.max(now_ns);
@@ -179,6 +220,6 @@ impl State {
     /// Returns whether operations of a handle wait or are under way.
     pub(super) fn is_busy(&mut self, disk: u32) -> bool {
         let disk = self.disk(disk);
-        disk.under_way > 0 || !disk.waiting_reads.is_empty() || !disk.waiting_others.is_empty()
+        disk.under_way > 0 || disk.has_waiting()
     }
 }
