@@ -73,6 +73,14 @@ impl IoMemory {
         }
     }
 
+    /// Returns whether a read may fill it: pages of a slot must be held to be filled.
+    pub fn is_writable(&self) -> bool {
+        match self {
+            Self::Slot(pages) => pages.hold.is_write(),
+            Self::Buffer(_) => true,
+        }
+    }
+
     /// Returns the buffer; `None` for pages of a slot.
     pub fn into_buffer(self) -> Option<IoBuffer> {
         match self {
@@ -89,24 +97,22 @@ impl IoMemory {
 pub struct SlotPages {
     hold: Arc<SlotHold>,
     range: Range<usize>,
-    /// Whether the hold keeps readers out.
-    fills: bool,
 }
 
 impl SlotPages {
     /// Holds a whole slot that is to be written to a file; `None` while somebody writes it.
     pub fn to_write_out(slot: SlotMemory) -> Option<Self> {
-        SlotHold::to_read(slot).map(|hold| Self::whole(hold, false))
+        SlotHold::to_read(slot).map(Self::whole)
     }
 
     /// Holds a whole slot that is to be filled from a file; `None` while anybody uses it.
     pub fn to_fill(slot: SlotMemory) -> Option<Self> {
-        SlotHold::to_write(slot).map(|hold| Self::whole(hold, true))
+        SlotHold::to_write(slot).map(Self::whole)
     }
 
-    fn whole(hold: SlotHold, fills: bool) -> Self {
+    fn whole(hold: SlotHold) -> Self {
         let length = usize::try_from(hold.slot().length().get()).expect("a slot is mapped");
-        Self { hold: Arc::new(hold), range: 0..length, fills }
+        Self { hold: Arc::new(hold), range: 0..length }
     }
 
     /// Returns some of the pages, under the same hold.
@@ -127,8 +133,7 @@ impl SlotPages {
             self.range.len()
         );
         let start = self.range.start;
-        let range = start + range.start..start + range.end;
-        Self { hold: Arc::clone(&self.hold), range, fills: self.fills }
+        Self { hold: Arc::clone(&self.hold), range: start + range.start..start + range.end }
     }
 
     /// Returns the slot.
@@ -161,7 +166,7 @@ impl SlotPages {
     }
 
     fn copy_from(&self, bytes: &[u8]) {
-        assert!(self.fills, "a slot that is held to be written out is not filled");
+        assert!(self.hold.is_write(), "a slot that is held to be written out is not filled");
         let (words, _) = bytes.as_chunks::<WORD_BYTES>();
         for (target, word) in self.words(bytes.len()).iter().zip(words) {
             target.store(u64::from_ne_bytes(*word), Ordering::Relaxed);

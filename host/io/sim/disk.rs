@@ -1,5 +1,6 @@
 //! A handle on a drive: what a program that runs on the machine holds.
 
+use super::clock::nanoseconds;
 use super::{SimClock, SimDrive, State, lock};
 use crate::capability::Downgrade;
 use crate::io::{Disk, DiskWaker, IoFinished, IoOperation, ShutReport};
@@ -10,8 +11,7 @@ use std::time::Duration;
 
 /// A disk back end whose drive, time and luck are simulated.
 ///
-/// Dropping it is like killing the program: what waits never starts, what is under way ends in its
-/// time, and locks go with the last operation of their file.
+/// [`SimDrive::kill`] ends the program that holds it, [`SimDrive::cut_power`] the machine.
 ///
 /// ```
 /// use kvtide::io::sim::SimDrive;
@@ -68,6 +68,17 @@ impl SimDisk {
         state.advance(self.clock.now().get());
         state
     }
+
+    /// Lets virtual time pass while something holds for this handle, at most for `timeout`.
+    fn pass_time(&self, timeout: Duration, holds: impl Fn(&mut State, u32) -> bool) {
+        let mut state = self.lock_state();
+        let deadline = self.clock.now().after(nanoseconds(timeout));
+        while holds(&mut state, self.number) && self.clock.now() < deadline {
+            let next = state.next_event().map_or(deadline, |event| event.min(deadline));
+            self.clock.advance_to(next);
+            state.advance(self.clock.now().get());
+        }
+    }
 }
 
 impl Disk for SimDisk {
@@ -99,13 +110,7 @@ impl Disk for SimDisk {
         if self.waker.is_awake.swap(false, Ordering::SeqCst) {
             return;
         }
-        let mut state = self.lock_state();
-        let deadline = self.clock.now().after(super::clock::nanoseconds(timeout));
-        while !state.has_finished(self.number) && self.clock.now() < deadline {
-            let next = state.next_event().map_or(deadline, |event| event.min(deadline));
-            self.clock.advance_to(next);
-            state.advance(self.clock.now().get());
-        }
+        self.pass_time(timeout, |state, number| !state.has_finished(number));
     }
 
     fn waker(&self) -> Arc<dyn DiskWaker> {
@@ -113,20 +118,18 @@ impl Disk for SimDisk {
     }
 
     fn shut(self: Box<Self>, timeout: Duration) -> ShutReport {
-        let mut state = self.lock_state();
-        let deadline = self.clock.now().after(super::clock::nanoseconds(timeout));
-        while state.is_busy(self.number) && self.clock.now() < deadline {
-            let next = state.next_event().map_or(deadline, |event| event.min(deadline));
-            self.clock.advance_to(next);
-            state.advance(self.clock.now().get());
-        }
-        ShutReport { leaked_operations: state.disk(self.number).under_way }
+        self.pass_time(timeout, State::is_busy);
+        ShutReport { leaked_operations: self.lock_state().disk(self.number).under_way }
     }
 }
 
 impl Drop for SimDisk {
     fn drop(&mut self) {
-        // Time stands still here: nothing may happen, let alone panic, while a test unwinds.
+        // While a test unwinds nothing may happen, let alone panic.
+        if !std::thread::panicking() {
+            let io_timeout = self.lock_state().options.io_timeout;
+            self.pass_time(io_timeout, State::is_busy);
+        }
         lock(&self.state).abandon(self.number);
     }
 }

@@ -103,6 +103,13 @@ impl SimDrive {
         self.lock_state().cut();
     }
 
+    /// Kills the program that holds a handle, by the handle's number: what waits never starts, what
+    /// is under way ends in its time, and locks go with the last operation of their file. The handle
+    /// is dead from now on.
+    pub fn kill(&self, disk: u32) {
+        self.lock_state().kill(disk);
+    }
+
     /// Has the power go with a later step, when `steps` more have gone through: each operation
     /// that ends, and each [`Files`](crate::io::Files) call that changes something, is one. An
     /// operation with which the power goes is still under way; a call has just been carried out,

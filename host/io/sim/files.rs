@@ -213,12 +213,7 @@ impl State {
 
 /// Names the call and the file of an errno.
 fn file_error(call: FileCall, path: &Path) -> impl FnOnce(Errno) -> FileError {
-    move |errno| FileError {
-        call,
-        path: path.to_owned(),
-        kind: io::Error::from(errno).kind(),
-        reason: errno.desc().to_owned(),
-    }
+    move |errno| FileError::new(call, path, &io::Error::from(errno))
 }
 
 impl SimDisk {

@@ -149,11 +149,6 @@ fn digest(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The fault of an errno.
-pub(super) fn drive_fault(errno: Errno) -> IoFault {
-    IoFault::Drive { errno: errno as i32, reason: errno.desc().to_owned() }
-}
-
 /// How an operation ended: what is reported, and the change that took effect.
 pub(super) type End = (Result<(), IoFault>, Option<u64>);
 
@@ -240,15 +235,15 @@ impl State {
     /// Ends an operation; `is_cancelled` says that it took too long.
     pub(super) fn finish(&mut self, operation: &mut Operation, is_cancelled: bool) -> End {
         let failure = if self.is_gone {
-            Some(drive_fault(Errno::ENODEV))
+            Some(IoFault::from_errno(Errno::ENODEV))
         } else if self.is_read_only && operation.kind != SimKind::Read {
             Some(IoFault::ReadOnly)
         } else if is_cancelled {
             Some(IoFault::TimedOut)
         } else {
             match operation.fault {
-                Some(SimFault::Error) => Some(drive_fault(Errno::EIO)),
-                Some(SimFault::NoSpace) => Some(no_space()),
+                Some(SimFault::Error) => Some(IoFault::from_errno(Errno::EIO)),
+                Some(SimFault::NoSpace) => Some(IoFault::from_errno(Errno::ENOSPC)),
                 _ => None,
             }
         };
@@ -287,6 +282,7 @@ impl State {
         };
         let refuses = matches!(failure, Some(IoFault::ReadOnly | IoFault::NoSpace { .. }));
         if refuses || !self.has_room(operation.node, &change) {
+            let no_space = || IoFault::from_errno(Errno::ENOSPC);
             return (Err(failure.unwrap_or_else(no_space)), None);
         }
         let Some(failure) = failure else {
@@ -317,9 +313,4 @@ impl State {
         }
         Ok(())
     }
-}
-
-/// The fault of a full file system.
-fn no_space() -> IoFault {
-    IoFault::NoSpace { reason: Errno::ENOSPC.desc().to_owned() }
 }

@@ -4,10 +4,10 @@ use super::State;
 use super::clock::{nanoseconds, unix_s};
 use super::faults::{SimFault, SimKind};
 use super::image::Change;
-use super::operation::{Operation, drive_fault};
+use super::operation::Operation;
 use super::state::{Finished, Step};
 use super::tree::NodeId;
-use crate::io::{FileId, IO_ALIGN_BYTES, IoFault, IoFinished, IoOperation, OpenMode};
+use crate::io::{FileId, IO_ALIGN_BYTES, IoFault, IoFinished, IoMemory, IoOperation, OpenMode};
 use crate::units::Timestamp;
 use nix::errno::Errno;
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ impl State {
     fn accept(&mut self, operation: &mut Operation) -> Result<(), IoFault> {
         let disk = self.disks.get_mut(&operation.disk).expect("the handle that submits");
         if disk.is_dead {
-            return Err(drive_fault(Errno::ENODEV));
+            return Err(IoFault::from_errno(Errno::ENODEV));
         }
         let open = disk.files.get_mut(&operation.file).filter(|open| !open.is_closed);
         let open = open.ok_or(IoFault::NotOpen)?;
@@ -50,6 +50,10 @@ impl State {
         }
         if operation.kind == SimKind::Write && open.mode == OpenMode::ReadOnly {
             return Err(IoFault::ReadOnly);
+        }
+        let is_writable = operation.memory.as_ref().is_none_or(IoMemory::is_writable);
+        if operation.kind == SimKind::Read && !is_writable {
+            return Err(IoFault::MemoryNotWritable);
         }
         open.users += 1;
         operation.covered = self.tree.file_mut(operation.node).covered();
@@ -64,10 +68,7 @@ impl State {
             if state.under_way >= depth {
                 return;
             }
-            let next = state.waiting_reads.pop_front();
-            let Some(operation) = next.or_else(|| state.waiting_others.pop_front()) else {
-                return;
-            };
+            let Some(operation) = state.next_waiting() else { return };
             state.under_way += 1;
             self.start(operation);
         }
@@ -130,13 +131,16 @@ impl State {
             return;
         }
         let mut operation = self.take(number);
-        let (outcome, sequence) = self.finish(&mut operation, is_cancelled);
+        let (mut outcome, sequence) = self.finish(&mut operation, is_cancelled);
         let (disk, file) = (operation.disk, operation.file);
-        let change = sequence.map(|sequence| (operation.node, sequence));
+        let mut change = sequence.map(|sequence| (operation.node, sequence));
         let now_ns = self.now_ns;
         let state = self.disk(disk);
         state.under_way -= 1;
         state.progress_ns = now_ns;
+        if state.is_dead {
+            (outcome, change) = (Err(IoFault::from_errno(Errno::ENODEV)), None);
+        }
         if !is_reported {
             state.finished.push(finished(operation, outcome, change));
         }
@@ -222,6 +226,19 @@ impl State {
         self.forget_idle(disk);
     }
 
+    /// Ends a handle's program: what waits never starts, what is under way ends as if it had failed.
+    pub(super) fn kill(&mut self, disk: u32) {
+        let Some(state) = self.disks.get_mut(&disk) else { return };
+        state.is_dead = true;
+        for operation in state.take_waiting(|_| true) {
+            state.leave(operation.file);
+            let outcome = Err(IoFault::from_errno(Errno::ENODEV));
+            state.finished.push(finished(operation, outcome, None));
+        }
+        state.close_all();
+        self.forget_idle(disk);
+    }
+
     /// Leaves a handle: what waits never starts, what is under way ends unheard.
     pub(super) fn abandon(&mut self, disk: u32) {
         let state = self.disk(disk);
@@ -229,9 +246,7 @@ impl State {
         for operation in state.take_waiting(|_| true) {
             state.leave(operation.file);
         }
-        for open in state.files.values_mut() {
-            open.is_closed = true;
-        }
+        state.close_all();
         self.forget_idle(disk);
     }
 
@@ -278,13 +293,13 @@ impl State {
             operations.extend(disk.take_waiting(|_| true));
             // What ended unheard: whoever might have asked is as dead as the others.
             for finished in &mut disk.finished {
-                finished.report.outcome = Err(drive_fault(Errno::ENODEV));
+                finished.report.outcome = Err(IoFault::from_errno(Errno::ENODEV));
                 finished.record.is_ok = false;
                 finished.change = None;
             }
         }
         for operation in operations.into_iter().filter(|operation| !operation.is_reported) {
-            let outcome = Err(drive_fault(Errno::ENODEV));
+            let outcome = Err(IoFault::from_errno(Errno::ENODEV));
             self.disk(operation.disk).finished.push(finished(operation, outcome, None));
         }
         self.disks.retain(|_, disk| !disk.is_abandoned);

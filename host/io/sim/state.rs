@@ -15,6 +15,9 @@ use crate::units::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
+/// Reads and syncs that begin one after the other while a write waits.
+const AHEAD_COUNT_MAX: u32 = 15;
+
 /// What happens to an operation that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
@@ -60,8 +63,11 @@ pub(super) struct DiskState {
     pub(super) random: Random,
     pub(super) files: BTreeMap<FileId, OpenFile>,
     pub(super) file_next: u32,
-    pub(super) waiting_reads: VecDeque<Operation>,
-    pub(super) waiting_others: VecDeque<Operation>,
+    /// Reads and syncs.
+    waiting_ahead: VecDeque<Operation>,
+    waiting_writes: VecDeque<Operation>,
+    /// Operations of `waiting_ahead` that began since a write did.
+    ahead_count: u32,
     pub(super) under_way: u32,
     pub(super) finished: Vec<Finished>,
     /// When an operation last ended.
@@ -89,12 +95,12 @@ impl DiskState {
     }
 
     pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting_reads.is_empty() || !self.waiting_others.is_empty()
+        !self.waiting_ahead.is_empty() || !self.waiting_writes.is_empty()
     }
 
     /// Takes some of the operations that wait.
     pub(super) fn take_waiting(&mut self, is_taken: impl Fn(&Operation) -> bool) -> Vec<Operation> {
-        let all = self.waiting_reads.drain(..).chain(self.waiting_others.drain(..));
+        let all = self.waiting_ahead.drain(..).chain(self.waiting_writes.drain(..));
         let (taken, left): (Vec<_>, Vec<_>) = all.partition(is_taken);
         for operation in left {
             self.enqueue(operation);
@@ -102,12 +108,32 @@ impl DiskState {
         taken
     }
 
-    /// Has an operation wait for a place: reads before others.
+    /// Has an operation wait for a place.
     pub(super) fn enqueue(&mut self, operation: Operation) {
-        if operation.kind == SimKind::Read {
-            self.waiting_reads.push_back(operation);
+        if operation.kind == SimKind::Write {
+            self.waiting_writes.push_back(operation);
         } else {
-            self.waiting_others.push_back(operation);
+            self.waiting_ahead.push_back(operation);
+        }
+    }
+
+    /// Takes the operation that begins next: reads and syncs before writes, which get every
+    /// sixteenth place all the same.
+    pub(super) fn next_waiting(&mut self) -> Option<Operation> {
+        if (self.ahead_count < AHEAD_COUNT_MAX || self.waiting_writes.is_empty())
+            && let Some(operation) = self.waiting_ahead.pop_front()
+        {
+            self.ahead_count = self.ahead_count.saturating_add(1);
+            return Some(operation);
+        }
+        self.ahead_count = 0;
+        self.waiting_writes.pop_front()
+    }
+
+    /// Closes every file.
+    pub(super) fn close_all(&mut self) {
+        for open in self.files.values_mut() {
+            open.is_closed = true;
         }
     }
 }
@@ -162,8 +188,9 @@ impl State {
             random: Random::new(seed),
             files: BTreeMap::new(),
             file_next: 0,
-            waiting_reads: VecDeque::new(),
-            waiting_others: VecDeque::new(),
+            waiting_ahead: VecDeque::new(),
+            waiting_writes: VecDeque::new(),
+            ahead_count: 0,
             under_way: 0,
             finished: Vec::new(),
             progress_ns: 0,
@@ -217,9 +244,9 @@ impl State {
         !self.disk(disk).finished.is_empty()
     }
 
-    /// Returns whether operations of a handle wait or are under way.
+    /// Returns whether operations of a living handle wait or are under way.
     pub(super) fn is_busy(&mut self, disk: u32) -> bool {
         let disk = self.disk(disk);
-        disk.under_way > 0 || disk.has_waiting()
+        !disk.is_dead && (disk.under_way > 0 || disk.has_waiting())
     }
 }

@@ -1,5 +1,6 @@
 //! What the simulated disk promises to those who prove their promises on it.
 
+mod conformance;
 mod faults;
 mod files;
 mod memory;

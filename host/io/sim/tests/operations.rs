@@ -57,21 +57,23 @@ fn operations_end_in_any_order_and_each_is_reported_once() {
 }
 
 #[test]
-fn no_more_than_the_depth_is_under_way_and_waiting_reads_begin_first() {
+fn no_more_than_the_depth_is_under_way_and_reads_and_syncs_begin_before_writes() {
     let drive = SimDrive::with_options(1, SimOptions { depth: 1, ..SimOptions::default() });
     let mut disk = drive.disk(1);
     let file = durable_file(&mut disk);
     assert_eq!(disk.depth(), 1);
-    let writes = (0..3).map(|tag| write(tag, file, tag, 1, 1));
-    disk.submit(writes.chain([sync(3, file)]).collect());
-    disk.submit(vec![read(4, file, 0, 1)]);
+    disk.submit((0..3).map(|tag| write(tag, file, tag, 1, 1)).collect());
+    let reads = (4..24).map(|tag| read(tag, file, 0, 1));
+    disk.submit([sync(3, file)].into_iter().chain(reads).collect());
     let mut finished = Vec::new();
-    while finished.len() < 5 {
+    while finished.len() < 24 {
         disk.wait(Duration::from_secs(1));
         disk.poll(&mut finished);
     }
     let tags: Vec<u64> = finished.iter().map(|report| report.tag).collect();
-    assert_eq!(tags, [0, 4, 1, 2, 3], "one at a time: in the order of their starts");
+    // One at a time, so in the order of their starts; fifteen go ahead of a write, and no more.
+    let expected = [0..1, 3..18, 1..2, 18..24, 2..3];
+    assert_eq!(tags, expected.into_iter().flatten().collect::<Vec<u64>>());
 }
 
 #[test]
@@ -159,19 +161,33 @@ fn shutting_counts_what_never_ends_and_keeps_its_lock() {
 }
 
 #[test]
-fn a_handle_that_is_dropped_starts_nothing_and_ends_what_it_started() {
+fn a_program_that_is_killed_starts_nothing_and_what_it_started_ends() {
     let drive = SimDrive::with_options(1, SimOptions { depth: 1, ..SimOptions::default() });
     let mut disk = drive.disk(1);
     let file = durable_file(&mut disk);
     disk.lock(file).unwrap();
     disk.submit(vec![write(0, file, 0, 1, 1), write(1, file, 1, 1, 2)]);
-    drop(disk);
+    drive.kill(disk.number());
+    assert!(disk.length(file).is_err() && disk.list(Path::new("/")).is_err());
     let mut other = drive.disk(2);
     let same = other.open(data(), OpenMode::Existing).unwrap().file;
     assert_eq!(other.lock(same), Ok(Lock::Held { process: Some(1) }));
     other.wait(Duration::from_secs(1));
     assert_eq!(other.lock(same), Ok(Lock::Taken), "the write has ended");
     assert_eq!(drive.bytes(data(), SimView::Volatile), Some(vec![1; 4096]));
+    let reports = poll(&mut disk);
+    assert_eq!(reports.len(), 2);
+    assert!(reports.iter().all(|report| report.outcome.is_err() && report.memory.is_some()));
+}
+
+#[test]
+fn dropping_a_handle_ends_what_was_taken_in() {
+    let drive = SimDrive::with_options(1, SimOptions { depth: 1, ..SimOptions::default() });
+    let mut disk = drive.disk(1);
+    let file = durable_file(&mut disk);
+    disk.submit(vec![write(0, file, 0, 1, 1), write(1, file, 1, 1, 1)]);
+    drop(disk);
+    assert_eq!(drive.bytes(data(), SimView::Volatile), Some(vec![1; 8192]));
 }
 
 #[test]
