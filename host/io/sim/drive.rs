@@ -31,7 +31,8 @@ pub struct SimOptions {
 }
 
 impl Default for SimOptions {
-    /// A terabyte, 64 MiB of cache a file, 32 operations at a time of up to a millisecond, given up after 10 s.
+    /// A terabyte, 64 MiB of cache a file, 32 operations at a time of up to a millisecond, given up
+    /// after 10 s.
     fn default() -> Self {
         Self {
             clock: SimClock::default(),
@@ -104,8 +105,8 @@ impl SimDrive {
     }
 
     /// Kills the program that holds a handle, by the handle's number: what waits never starts, what
-    /// is under way ends in its time, and locks go with the last operation of their file. The handle
-    /// is dead from now on.
+    /// is under way ends in its time, and locks go with the last operation of their file. The
+    /// handle is dead from now on.
     pub fn kill(&self, disk: u32) {
         self.lock_state().kill(disk);
     }

@@ -1,4 +1,5 @@
-//! From taking an operation in to its report: what waits, starts, ends, and what a power cut leaves.
+//! From taking an operation in to its report: what waits, starts and ends, and what a power cut
+//! leaves.
 
 use super::State;
 use super::clock::{nanoseconds, unix_s};
@@ -226,7 +227,8 @@ impl State {
         self.forget_idle(disk);
     }
 
-    /// Ends a handle's program: what waits never starts, what is under way ends as if it had failed.
+    /// Ends a handle's program: what waits never starts, and what is under way ends unheard, or as
+    /// failed.
     pub(super) fn kill(&mut self, disk: u32) {
         let Some(state) = self.disks.get_mut(&disk) else { return };
         state.is_dead = true;
