@@ -72,8 +72,8 @@
 //!
 //! - `replay` (off by default): reads request traces and generates seeded workloads. Costs `serde`
 //!   and `serde_json`; the `kvtide` program turns it on.
-//! - `testing` (off by default): faults on demand in the CPU device, and its copy loops. For tests
-//!   and benchmarks, not for production.
+//! - `testing` (off by default): a simulated disk (`io::sim`), faults on demand in the CPU device,
+//!   and its copy loops. For tests and benchmarks, not for production.
 #![deny(unsafe_code)]
 
 /// The README's example, compiled and run as a test.

@@ -23,6 +23,7 @@
 //! | `files.rs`, `direct.rs` | files of the operating system; whether they bear `O_DIRECT` |
 //! | `transfer.rs`, `waiting.rs` | what an answer of the kernel means; who begins next |
 //! | `uring/`, `psync.rs` | the engines |
+//! | `sim/` | a simulated disk, for tests (feature `testing`) |
 //!
 //! Invariants:
 //!
@@ -56,6 +57,8 @@ mod memory;
 mod open;
 mod psync;
 mod real;
+#[cfg(any(test, feature = "testing"))]
+pub mod sim;
 #[cfg(test)]
 mod tests;
 mod transfer;
