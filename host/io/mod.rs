@@ -40,6 +40,8 @@ use std::time::Duration;
 
 mod error;
 mod memory;
+#[cfg(any(test, feature = "testing"))]
+pub mod sim;
 
 pub use error::{FileCall, FileError, IoFault};
 pub use memory::{IoBuffer, IoMemory, SlotPages};
