@@ -37,7 +37,7 @@ pub use superblock::{SUPERBLOCK_BYTES, Superblock};
 
 use crate::fingerprint::Codec;
 use crate::layout::GROUP_COUNT_MAX;
-use crate::units::GroupIndex;
+use crate::units::{ByteCount, GroupIndex};
 
 /// The version of the format that this build writes and reads.
 pub const FORMAT_VERSION: u32 = 1;
@@ -63,6 +63,12 @@ fn codec(code: u16) -> Result<Codec, FormatError> {
         .into_iter()
         .find(|codec| codec.code() == code)
         .ok_or(FormatError::Value { field: FormatField::Codec, value: code.into() })
+}
+
+/// Sums the bytes of a part that starts at `offset` of its payload: fragments rounded up to 16
+/// bytes, unsealed.
+pub(super) fn part_sum(bytes: &[u8], offset: ByteCount) -> u64 {
+    places::sum(bytes, offset.get() / size_of::<u64>() as u64)
 }
 
 /// Narrows a number that was validated, or is so by its type's invariant.
