@@ -11,7 +11,7 @@ const BOB: TenantId = TenantId::new(2);
 
 /// Everything that a store does, one after the other and some of it at a time. Ends with the first
 /// error: the power went.
-fn life(drive: &SimDrive, seed: u64, oracle: &mut Oracle) -> Result<(), StoreError> {
+pub(crate) fn life(drive: &SimDrive, seed: u64, oracle: &mut Oracle) -> Result<(), StoreError> {
     // Made, written, synced in part, and never closed.
     let mut rig = Rig::open(drive, seed, 6, oracle)?;
     rig.begin_run(oracle)?;
@@ -73,7 +73,7 @@ fn life(drive: &SimDrive, seed: u64, oracle: &mut Oracle) -> Result<(), StoreErr
 }
 
 /// Opens what a power cut left, twice, and goes on with it.
-fn recover(drive: &SimDrive, seed: u64, oracle: &mut Oracle) {
+pub(crate) fn recover(drive: &SimDrive, seed: u64, oracle: &mut Oracle) {
     oracle.cut();
     for slot_count in [6, 3] {
         let mut first = Rig::open(drive, seed, slot_count, oracle).expect("it opens");
