@@ -11,7 +11,7 @@ use super::format::{Header, PAGE_BYTES, SnapshotHeader, Superblock};
 use super::open::{ALONE, Opened, Recovery, StoreOptions, note};
 use super::reclaim::make_room;
 use super::snapshot::{ScanReason, header_buffer, read_header, read_pages, write_buffers};
-use super::store::{Change, Store, StoreFiles};
+use super::state::{Change, Store, StoreFiles};
 use super::superblock::{Copy, SuperblockCopies};
 use super::task::{Step, Task};
 use super::{Epoch, Generation, StoreUuid};
@@ -23,6 +23,9 @@ use std::path::Path;
 
 /// Pages of the superblock's file.
 const COPIES: u64 = 2;
+
+/// Slots that must hold no header before a directory is taken for one that was never finished.
+const SLOTS_LOOKED_AT: u32 = 16;
 
 /// A directory whose files are open.
 pub(super) struct Opener<'open> {
@@ -49,7 +52,7 @@ impl Opener<'_> {
         match copies.current() {
             Ok(superblock) => self.open_established(superblock.clone(), copies.older()),
             // A superblock is written last: one that never was whole means that nothing else was.
-            Err(_) if copies.has_blank() && self.first_header()?.is_none() => self.create(),
+            Err(_) if copies.has_blank() && !self.has_header()? => self.create(),
             Err((first, second)) => Err(StoreError::SuperblockDamaged { directory, first, second }),
         }
     }
@@ -69,18 +72,27 @@ impl Opener<'_> {
         Ok(SuperblockCopies::decode(buffers.first().map_or(&[], IoBuffer::bytes)))
     }
 
-    /// Returns the uuid in the first slot's header, if it holds one.
-    ///
-    /// Slots that were never written are handed out in ascending order, so a store that was used
-    /// has one there, unless it is torn.
-    fn first_header(&mut self) -> Result<Option<StoreUuid>, StoreError> {
+    /// Whether one of the first slots holds a header: slots that were never written are handed out
+    /// in ascending order, so a store that was used has some there, torn and erased ones aside.
+    fn has_header(&mut self) -> Result<bool, StoreError> {
+        for slot in 0..SLOTS_LOOKED_AT {
+            match self.header(slot) {
+                Ok(None) => {}
+                Ok(Some(_)) => return Ok(true),
+                Err(fault) => return Err(self.io_error(StoreFile::Data, StoreCall::Read, fault)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the uuid in a slot's header, if it holds one.
+    fn header(&mut self, slot: u32) -> Result<Option<StoreUuid>, IoFault> {
+        let first_page = self.options.shape.slot().get() / PAGE_BYTES as u64 * u64::from(slot);
         let [_, length, _] = self.lengths;
-        if length.get() < PAGE_BYTES as u64 {
+        if length.get() / PAGE_BYTES as u64 <= first_page {
             return Ok(None);
         }
-        let Ok(buffers) = read_pages(self.disk, self.files.data, 0, 1) else {
-            return Ok(None);
-        };
+        let buffers = read_pages(self.disk, self.files.data, first_page, 1)?;
         let page = buffers.first().and_then(|buffer| buffer.bytes().first_chunk());
         let header = page.and_then(|page| Header::decode(page).ok());
         Ok(header.map(|header| header.stamp.store_uuid))
@@ -181,7 +193,8 @@ impl Opener<'_> {
         let expected = superblock.store_uuid;
         let snapshot = read_header(self.disk, self.files.index);
         let of_index = snapshot.as_ref().ok().map(|header| header.store_uuid);
-        let of_data = self.first_header()?;
+        // A slot that cannot be read is a miss, no reason to refuse the others.
+        let of_data = self.header(0).unwrap_or(None);
         for (file, uuid) in [(StoreFile::Index, of_index), (StoreFile::Data, of_data)] {
             if let Some(found) = uuid.filter(|&uuid| uuid != expected) {
                 let directory = self.claimed.directory.clone();
