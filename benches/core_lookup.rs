@@ -60,8 +60,12 @@ fn store(core: &mut Core, chain: u64, first: u64, actions: &mut Vec<Action>) {
 }
 
 fn full_core() -> Core {
-    let group =
-        GroupConfig { slot_count: CHUNK_COUNT, attention: Attention::Full, pieces_per_chunk: 1 };
+    let group = GroupConfig {
+        slot_count: CHUNK_COUNT,
+        attention: Attention::Full,
+        pieces_per_chunk: 1,
+        disk_slot_count: 0,
+    };
     let mut core = Core::new(&CoreConfig::new(vec![group])).expect("a valid configuration");
     let mut actions = Vec::new();
     for chain in 0..CHAIN_COUNT {

@@ -110,9 +110,31 @@ impl Links {
         }
     }
 
+    /// Moves all members of `other` to the back of `list`, in their order.
+    pub(crate) fn append(&mut self, list: &mut List, other: &mut List) {
+        let moved = std::mem::replace(other, List::EMPTY);
+        let (Some(head), Some(first)) = (list.first(), moved.first()) else {
+            if list.is_empty() {
+                *list = moved;
+            }
+            return;
+        };
+        let back = self.at(head).previous;
+        let other_back = self.at(first).previous;
+        self.at_mut(back).next = first;
+        self.at_mut(first).previous = back;
+        self.at_mut(other_back).next = head;
+        self.at_mut(head).previous = other_back;
+    }
+
     /// Returns the member at the back of `list`.
     pub(crate) fn last(&self, list: List) -> Option<u32> {
         list.first().map(|head| self.at(head).previous)
+    }
+
+    /// Returns the member in front of `node` in `list`; `None` for the one at the front.
+    pub(crate) fn before(&self, list: List, node: u32) -> Option<u32> {
+        (list.head != node).then(|| self.at(node).previous)
     }
 
     /// Returns the members of `list`, front to back.
@@ -143,13 +165,23 @@ mod tests {
     proptest! {
         #[test]
         fn two_lists_that_share_links_behave_as_deques(
-            steps in prop::collection::vec((0..NODES, 0..2_usize, any::<bool>()), 0..200),
+            steps in prop::collection::vec((0..NODES + 1, 0..2_usize, any::<bool>()), 0..200),
         ) {
             let mut links = Links::new(NODES);
             let mut lists = [List::EMPTY; 2];
             let mut models = [VecDeque::new(), VecDeque::new()];
             for (node, which, front) in steps {
-                if let Some(owner) = models.iter().position(|model| model.contains(&node)) {
+                if node == NODES {
+                    let [left, right] = &mut lists;
+                    let [left_model, right_model] = &mut models;
+                    if which == 0 {
+                        links.append(left, right);
+                        left_model.append(right_model);
+                    } else {
+                        links.append(right, left);
+                        right_model.append(left_model);
+                    }
+                } else if let Some(owner) = models.iter().position(|model| model.contains(&node)) {
                     prop_assert!(links.is_linked(node));
                     links.remove(&mut lists[owner], node);
                     models[owner].retain(|&member| member != node);

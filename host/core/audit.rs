@@ -3,12 +3,14 @@
 //! Costs time in proportion to all tables: for tests after every step, and for an operator who
 //! wants to know at the end of a run.
 
+use super::Core;
 use super::chunk::{Chunk, ChunkIndex, Presence};
 use super::slot::SlotState;
-use super::transfer::{Direction, Stage};
-use super::{Core, GroupState};
+use super::tier::{GroupState, Tier};
 use crate::units::SlotIndex;
 use thiserror::Error;
+
+mod hops;
 
 /// An invariant of the core that does not hold, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -37,92 +39,81 @@ impl Core {
     /// The first [`Violation`] found.
     pub fn audit(&self) -> Result<(), Violation> {
         let counters = self.counters;
-        let probes_add_up = counters.hits + counters.misses == counters.probes;
-        hold(probes_add_up, "hits + misses = keys probed", "counters", 0)?;
+        let probes_add_up = counters.hits + counters.misses == counters.probes
+            && counters.host_hits + counters.disk_hits == counters.hits;
+        hold(probes_add_up, "hits of both tiers + misses = keys probed", "counters", 0)?;
         for (at, group) in (0..).zip(&self.groups) {
-            self.audit_slots(at, group)?;
+            for tier in Tier::BOTH {
+                self.audit_slots(at, group, tier)?;
+            }
         }
-        self.audit_readers()?;
+        self.audit_holds()?;
         self.audit_chunks()?;
-        self.audit_staging()
+        self.audit_writes()?;
+        self.audit_transfers()
     }
 
-    fn audit_slots(&self, at: u32, group: &GroupState) -> Audit {
-        let counts = group.slots.counts();
-        let mut used = 0;
-        for number in 0..group.slots.capacity() {
+    fn audit_slots(&self, at: u32, group: &GroupState, tier: Tier) -> Audit {
+        let slots = &group.tier(tier).slots;
+        let counts = slots.counts();
+        let (mut used, mut unscanned) = (0, 0);
+        for number in 0..slots.capacity() {
             let slot = SlotIndex::new(number);
-            let state = group.slots.state(slot);
-            let is_ranked = group.policy.is_ranked(slot);
-            if let SlotState::Free { .. } = state {
-                hold(!is_ranked, "a free slot is not ranked", "slot", number)?;
+            let state = slots.state(slot);
+            if let SlotState::Free { .. } | SlotState::Unscanned = state {
+                let is_ranked = group.tier(tier).policy.is_ranked(slot);
+                hold(!is_ranked, "only used slots are ranked", "slot", number)?;
+                unscanned += u32::from(state == SlotState::Unscanned);
                 continue;
             }
             used += 1;
-            let chunk = self.chunks.at(group.slots.chunk(slot));
-            let is_owner = chunk.slot == slot && u32::from(chunk.group.get()) == at;
+            let index = slots.chunk(slot);
+            let chunk = self.chunks.at(index);
+            let is_owner = chunk.slot(tier) == Some(slot) && u32::from(chunk.group.get()) == at;
             hold(is_owner, "a used slot has one owner", "slot", number)?;
-            let presence = match state {
-                SlotState::Draining { .. } => Presence::Draining,
-                _ => Presence::Here,
-            };
-            hold(chunk.presence == presence, "chunk and slot agree", "slot", number)?;
-            let may_be_ranked = state == SlotState::Resident { readers: 0 };
-            let is_placed = is_ranked || chunk.is_set_aside;
-            hold(
-                is_placed == may_be_ranked && !(is_ranked && chunk.is_set_aside),
-                "exactly the unread resident slots are ranked or set aside",
-                "slot",
-                number,
-            )?;
-            let waits_for_children = group.spares_ancestors() && !chunk.children.is_empty();
-            hold(
-                !chunk.is_set_aside || waits_for_children,
-                "only a chunk with descendants is set aside",
-                "slot",
-                number,
-            )?;
+            self.audit_rank(index, tier, slot)?;
         }
         hold(counts.used == used, "used slots are counted", "group", at)?;
-        let capacity = group.slots.capacity();
-        hold(counts.used + counts.free == capacity, "used + free = capacity", "group", at)
+        hold(counts.unscanned == unscanned, "unscanned slots are counted", "group", at)?;
+        let adds_up = counts.used + counts.free + counts.unscanned == slots.capacity();
+        hold(adds_up, "used + free + unscanned = capacity", "group", at)
     }
 
-    /// Counts the pins of plans and loads against the readers of every slot.
-    fn audit_readers(&self) -> Audit {
-        let mut pins = vec![0_u32; self.chunks.records().len()];
-        for run in self.plans.runs() {
-            let mut index = run.deepest;
-            for left in (0..run.chunk_count).rev() {
-                pins[index.get()] += 1;
-                if left == 0 {
-                    hold(index == run.first, "a run ends at its first", "chunk", index.to_u32())?;
-                } else {
-                    index = self.chunks.at(index).parent;
-                }
-            }
-        }
-        for number in self.transfers.live() {
-            let transfer = self.transfers.at(number);
-            for (chunk, stage) in transfer.chunks.iter().zip(transfer.stages()) {
-                if transfer.direction == Direction::Load && !stage.is_final() {
-                    pins[chunk.get()] += 1;
-                }
-            }
-        }
-        for (number, (chunk, pins)) in (0..).zip(self.chunks.records().iter().zip(pins)) {
-            let readers = match self.slot_state(chunk) {
-                Some(SlotState::Resident { readers } | SlotState::Draining { readers }) => readers,
-                _ => 0,
-            };
-            hold(readers == pins, "readers are the pins of plans and loads", "chunk", number)?;
-        }
-        Ok(())
-    }
-
-    fn slot_state(&self, chunk: &Chunk) -> Option<SlotState> {
-        let owns_slot = matches!(chunk.presence, Presence::Here | Presence::Draining);
-        owns_slot.then(|| self.groups[usize::from(chunk.group.get())].slots.state(chunk.slot))
+    /// Checks that a copy is ranked or set aside exactly when it may leave.
+    fn audit_rank(&self, index: ChunkIndex, tier: Tier, slot: SlotIndex) -> Audit {
+        let number = slot.get();
+        let chunk = self.chunks.at(index);
+        let state = self.copy(index, tier);
+        let fits = match chunk.presence {
+            Presence::Here => true,
+            Presence::Draining => !matches!(state, Some(SlotState::Resident { .. })),
+            Presence::Gone | Presence::Vacant => false,
+        };
+        hold(fits, "chunk and slot agree", "slot", number)?;
+        let is_ranked = self.groups[chunk.at()].tier(tier).policy.is_ranked(slot);
+        let is_set_aside = chunk.is_set_aside[tier.number()];
+        let is_filled_beside = self.copy(index, tier.other()) == Some(SlotState::Filling);
+        let is_written = is_filled_beside && tier == Tier::Host;
+        let is_unread = state == Some(SlotState::Resident { readers: u32::from(is_written) });
+        let is_last = !self.is_resident(index, tier.other());
+        let may_leave = chunk.presence == Presence::Here
+            && is_unread
+            && is_filled_beside == is_written
+            && (chunk.pins == 0 || !is_last);
+        hold(
+            (is_ranked || is_set_aside) == may_leave && !(is_ranked && is_set_aside),
+            "exactly the copies that may leave are ranked or set aside",
+            "slot",
+            number,
+        )?;
+        let spares = self.groups[chunk.at()].spares_ancestors();
+        let waits_for_children = spares && !chunk.children.is_empty() && is_last;
+        hold(
+            !is_set_aside || waits_for_children || is_written,
+            "only what is written and the last copy of a chunk with descendants are set aside",
+            "slot",
+            number,
+        )
     }
 
     fn audit_chunks(&self) -> Audit {
@@ -133,9 +124,14 @@ impl Core {
             if chunk.presence == Presence::Vacant {
                 continue;
             }
-            named += 1;
             let found = self.index.find(chunk.key, self.chunks.records());
-            hold(found == Some(index), "the index names every record", "chunk", number)?;
+            let is_found = found == Some(index);
+            named += u32::from(chunk.is_named);
+            hold(is_found == chunk.is_named, "the index names a record or not", "chunk", number)?;
+            let is_swept = !self.is_sweeping() && chunk.presence == Presence::Here;
+            let is_new = !self.is_stale(index);
+            hold(is_new || !is_swept, "no stale chunk outlives the sweep", "chunk", number)?;
+            self.audit_copies(index, chunk)?;
             self.audit_family(index, chunk)?;
             let is_history = chunk.presence == Presence::Gone && chunk.children.is_empty();
             remembered += u32::from(is_history);
@@ -148,7 +144,11 @@ impl Core {
             remembered = remembered.wrapping_sub(1);
         }
         hold(remembered == 0, "every gone chunk without children is history", "index", 0)?;
-        for group in &self.groups {
+        for (at, group) in (0..).zip(&self.groups) {
+            let is_sole = |chunk: &&Chunk| chunk.is_sole_pinned && chunk.at() == at as usize;
+            let sole_pinned = self.chunks.records().iter().filter(is_sole).count();
+            let is_counted = group.sole_pinned as usize == sole_pinned;
+            hold(is_counted, "sole pinned copies are counted", "group", at)?;
             for index in self.chunks.members(group.orphaned) {
                 let chunk = self.chunks.at(index);
                 let belongs = chunk.presence != Presence::Here && !chunk.children.is_empty();
@@ -156,6 +156,28 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Checks that a chunk has the copies that its presence says.
+    fn audit_copies(&self, index: ChunkIndex, chunk: &Chunk) -> Audit {
+        let number = index.to_u32();
+        let copies = Tier::BOTH.map(|tier| self.copy(index, tier));
+        let has_copy = copies
+            .iter()
+            .flatten()
+            .any(|state| matches!(state, SlotState::Filling | SlotState::Resident { .. }));
+        let fits = match chunk.presence {
+            Presence::Here => has_copy,
+            Presence::Draining => chunk.pins > 0 || copies.iter().any(Option::is_some),
+            Presence::Gone => copies == [None, None] && chunk.pins == 0,
+            Presence::Vacant => false,
+        };
+        hold(fits, "a chunk has the copies that its presence says", "chunk", number)?;
+        let is_sole = chunk.presence == Presence::Here
+            && chunk.pins > 0
+            && self.is_resident(index, Tier::Host)
+            && !self.is_resident(index, Tier::Disk);
+        hold(chunk.is_sole_pinned == is_sole, "sole pinned copies are marked", "chunk", number)
     }
 
     fn audit_family(&self, index: ChunkIndex, chunk: &Chunk) -> Audit {
@@ -192,36 +214,5 @@ impl Core {
             "chunk",
             number,
         )
-    }
-
-    fn audit_staging(&self) -> Audit {
-        let mut running = [0_u32; 2];
-        for number in self.transfers.live() {
-            let transfer = self.transfers.at(number);
-            let group = &self.groups[usize::from(transfer.group.get())];
-            let side = usize::from(transfer.direction == Direction::Load);
-            let hops = transfer.stages().iter().filter(|stage| matches!(stage, Stage::Running(_)));
-            running[side] += group.pieces_per_chunk * hops.map(|_| 1).sum::<u32>();
-            for (position, stage) in transfer.stages().iter().enumerate() {
-                let chunk = transfer.chunks[position].some();
-                let waits = chunk.is_some_and(|chunk| {
-                    let joiners = self.chunks.at(chunk).joiners;
-                    self.transfers.joiners(joiners).any(|joiner| joiner == (number, position))
-                });
-                let is_joined = *stage == Stage::Joined;
-                hold(waits == is_joined, "what is joined waits for its chunk", "transfer", number)?;
-            }
-            let is_queued = transfer.first_queued().is_some();
-            hold(
-                !is_queued || self.transfers.is_waiting(number),
-                "a transfer with queued chunks waits for staging",
-                "transfer",
-                number,
-            )?;
-        }
-        let [out, into] = running;
-        let adds_up = out + self.staging_out == self.staging_out_pieces
-            && into + self.staging_in == self.staging_in_pieces;
-        hold(adds_up, "staging pieces in use and free add up", "staging", 0)
     }
 }

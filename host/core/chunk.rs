@@ -6,9 +6,12 @@
 //!              \-> Draining -> Gone
 //! ```
 //!
-//! *Here*: owns a slot that is filling or resident. *Draining*: lost while pinned; missing for
-//! lookups, its slot is freed with the last reader. *Gone*: no slot; kept so that a miss can say
-//! why, and so that a lost parent finds its children again.
+//! *Here*: has a copy in some tier that is filling or resident. *Draining*: lost while pinned or
+//! read; missing for lookups, its slots are freed when it is held no longer. *Gone*: no slot; kept
+//! so that a miss can say why, and so that a lost parent finds its children again.
+//!
+//! Pins are those of plans and loads. They hold the chunk, not a copy: while it is in two tiers,
+//! either copy may leave.
 //!
 //! Invariants: a chunk that is here is in its parent's children list when its parent has a record
 //! (full groups: always, unless it is a root); a gone chunk with children is in the orphaned list
@@ -16,13 +19,14 @@
 //!
 //! Called by `core` alone.
 
+use super::tier::Tier;
 use super::{KeyIndex, MissReason};
 use crate::key::Key;
 use crate::links::{Links, List, NONE};
 use crate::units::{GroupIndex, SlotIndex};
 
 /// Number of a record in the chunk table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChunkIndex(u32);
 
 impl ChunkIndex {
@@ -46,17 +50,37 @@ impl ChunkIndex {
     }
 }
 
+/// Stands for "no slot".
+const NO_SLOT: SlotIndex = SlotIndex::new(NONE);
+
 /// Where a chunk's bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     /// The record is free.
     Vacant,
-    /// In its slot, filling or resident.
+    /// In a tier at least, filling or resident.
     Here,
-    /// Lost, with readers still on its slot.
+    /// Lost, and still pinned or moved by a hop.
     Draining,
     /// Not stored.
     Gone,
+}
+
+impl Presence {
+    pub(crate) fn is_here(self) -> bool {
+        self == Self::Here
+    }
+}
+
+/// What write-behind knows of one chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteState {
+    /// Where it waits for its write; [`NONE`] while it does not.
+    pub(crate) place: u32,
+    /// Its last write failed or found no room: only a store or a flush asks for another.
+    pub(crate) has_failed: bool,
+    /// Its children may have been queued for their writes before it.
+    pub(crate) has_lost_turn: bool,
 }
 
 /// What is known of one chunk.
@@ -69,16 +93,25 @@ pub(crate) struct Chunk {
     /// Chunks before this one in its prefix. In a window group only those count that were here,
     /// one after the other, when it was stored.
     pub(crate) depth: u32,
-    /// Meaningful while here or draining.
-    pub(crate) slot: SlotIndex,
+    /// Its slot in each tier, by [`Tier::number`]; [`NO_SLOT`] where it owns none.
+    slots: [SlotIndex; 2],
+    /// Plans and loads that need it to stay.
+    pub(crate) pins: u32,
     pub(crate) group: GroupIndex,
     pub(crate) presence: Presence,
     /// Why a lookup misses it, while it is not here.
     pub(crate) reason: MissReason,
-    /// Popped by the policy while it had descendants; back in the ranking once they are gone.
-    pub(crate) is_set_aside: bool,
+    /// By tier: popped by the policy while it had to stay; back in the ranking once it need not.
+    pub(crate) is_set_aside: [bool; 2],
     /// Positions of transfers that wait for this one's fill, in the transfers' links.
     pub(crate) joiners: List,
+    pub(crate) write: WriteState,
+    /// It is pinned, and its copy in host memory is its only readable one.
+    pub(crate) is_sole_pinned: bool,
+    /// The index names it. Not so when its key was stored again after everything was cleared.
+    pub(crate) is_named: bool,
+    /// How often everything had been cleared when it came, modulo 256.
+    pub(crate) epoch: u8,
 }
 
 impl Chunk {
@@ -88,25 +121,51 @@ impl Chunk {
         parent: ChunkIndex::NONE,
         children: List::EMPTY,
         depth: 0,
-        slot: SlotIndex::new(NONE),
+        slots: [NO_SLOT; 2],
+        pins: 0,
         group: GroupIndex::new(0),
         presence: Presence::Vacant,
         reason: MissReason::NeverStored,
-        is_set_aside: false,
+        is_set_aside: [false; 2],
         joiners: List::EMPTY,
+        write: WriteState { place: NONE, has_failed: false, has_lost_turn: false },
+        is_sole_pinned: false,
+        is_named: false,
+        epoch: 0,
     };
+
+    /// Its slot in a tier.
+    pub(crate) fn slot(&self, tier: Tier) -> Option<SlotIndex> {
+        let slot = self.slots[tier.number()];
+        (slot != NO_SLOT).then_some(slot)
+    }
+
+    pub(crate) fn give_slot(&mut self, tier: Tier, slot: SlotIndex) {
+        self.slots[tier.number()] = slot;
+    }
+
+    pub(crate) fn take_slot(&mut self, tier: Tier) {
+        self.slots[tier.number()] = NO_SLOT;
+    }
+
+    /// The position of its group.
+    pub(crate) fn at(&self) -> usize {
+        usize::from(self.group.get())
+    }
 }
 
 /// The chunk table.
 #[derive(Debug)]
 pub(crate) struct ChunkTable {
     chunks: Box<[Chunk]>,
-    /// Members: children of a chunk, history, or orphaned parents; never two of them.
+    /// Members: children of a chunk, history, orphaned parents, or free records; never two of them.
     links: Links,
     /// Records from here on were never used.
     fresh: u32,
     /// Gone chunks without children, the one forgotten next in front.
     history: List,
+    /// Free records that were used before.
+    vacant: List,
 }
 
 impl ChunkTable {
@@ -119,6 +178,7 @@ impl ChunkTable {
             links: Links::new(chunk_count),
             fresh: 0,
             history: List::EMPTY,
+            vacant: List::EMPTY,
         }
     }
 
@@ -142,7 +202,10 @@ impl ChunkTable {
         group: GroupIndex,
         index: &mut KeyIndex,
     ) -> Option<ChunkIndex> {
-        let taken = if (self.fresh as usize) < self.chunks.len() {
+        let taken = if let Some(vacant) = self.vacant.first() {
+            self.links.remove(&mut self.vacant, vacant);
+            ChunkIndex(vacant)
+        } else if (self.fresh as usize) < self.chunks.len() {
             self.fresh += 1;
             ChunkIndex(self.fresh - 1)
         } else {
@@ -151,14 +214,32 @@ impl ChunkTable {
             index.remove(self.at(oldest).key, oldest);
             oldest
         };
-        *self.at_mut(taken) = Chunk { key, group, presence: Presence::Gone, ..Chunk::VACANT };
+        let presence = Presence::Gone;
+        *self.at_mut(taken) = Chunk { key, group, presence, is_named: true, ..Chunk::VACANT };
         index.insert(key, taken);
         Some(taken)
     }
 
-    /// Puts a gone chunk without children at the end of the history.
+    /// Puts a gone chunk without children at the end of the history; frees the record of one that
+    /// has no name any more.
     pub(crate) fn remember(&mut self, index: ChunkIndex) {
-        self.links.push_back(&mut self.history, index.0);
+        if self.at(index).is_named {
+            self.links.push_back(&mut self.history, index.0);
+        } else {
+            *self.at_mut(index) = Chunk::VACANT;
+            self.links.push_back(&mut self.vacant, index.0);
+        }
+    }
+
+    /// Takes note that the index does not name the chunk any more; frees its record if it was
+    /// history.
+    pub(crate) fn unname(&mut self, index: ChunkIndex) {
+        self.at_mut(index).is_named = false;
+        let chunk = self.at(index);
+        if chunk.presence == Presence::Gone && chunk.children.is_empty() {
+            self.recall(index);
+            self.remember(index);
+        }
     }
 
     /// Takes a gone chunk without children out of the history, because it comes back.
@@ -173,6 +254,8 @@ impl ChunkTable {
 
     /// Makes `child` a child of `parent`.
     pub(crate) fn adopt(&mut self, parent: ChunkIndex, child: ChunkIndex) {
+        let is_ahead = self.at(child).write.place != NONE;
+        self.chunks[parent.get()].write.has_lost_turn |= is_ahead;
         self.chunks[child.get()].parent = parent;
         self.links.push_back(&mut self.chunks[parent.get()].children, child.0);
     }

@@ -10,7 +10,8 @@ pub const KEY_COUNT_MAX: usize = 64;
 /// The most chunks that the index can name.
 const CHUNK_COUNT_MAX: u32 = 1 << 31;
 
-/// The most plans, and the most transfers, that may be open at a time.
+/// The most plans, and the most transfers, that may be open at a time; the most writes that may
+/// wait.
 const RECORD_COUNT_MAX: u32 = 1 << 13;
 
 /// The host tier's share of one group.
@@ -22,6 +23,66 @@ pub struct GroupConfig {
     pub attention: Attention,
     /// Staging pieces that one chunk takes on its way out or in.
     pub pieces_per_chunk: u32,
+    /// Slots of the group's store on disk; 0 for no disk tier.
+    pub disk_slot_count: u32,
+}
+
+/// When chunks of the host tier are written to disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WritePolicy {
+    /// Each chunk as soon as it is stored.
+    #[default]
+    Through,
+    /// None until more than `high_percent` of a group's host slots are in use; then the coldest
+    /// are written and leave the host tier until at most `low_percent` are.
+    Back {
+        /// Above this the writing begins.
+        high_percent: u8,
+        /// At this it ends; above 0 and below `high_percent`.
+        low_percent: u8,
+    },
+    /// As late as it can be: the coldest are written and leave so that a sixteenth of a group's
+    /// host slots, 1 to 64, stays free.
+    OnEvict,
+}
+
+impl WritePolicy {
+    /// Host slots in use above which chunks are written and leave, and those at which that ends;
+    /// `None` when chunks are written as they come.
+    pub(super) fn thresholds(self, slot_count: u32) -> Option<(u32, u32)> {
+        let share = |percent: u8| {
+            let slots = u64::from(slot_count) * u64::from(percent) / 100;
+            u32::try_from(slots).expect("a share of a u32")
+        };
+        match self {
+            Self::Through => None,
+            Self::Back { high_percent, low_percent } => {
+                Some((share(high_percent), share(low_percent)))
+            }
+            Self::OnEvict => {
+                let used = slot_count - (slot_count / 16).clamp(1, 64);
+                Some((used, used))
+            }
+        }
+    }
+
+    fn validate(self) -> Result<(), ConfigError> {
+        match self {
+            Self::Back { high_percent, low_percent }
+                if low_percent == 0 || low_percent >= high_percent || high_percent > 100 =>
+            {
+                Err(ConfigError::WriteThresholds { high_percent, low_percent })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl GroupConfig {
+    /// Slots of both tiers.
+    fn slots(&self) -> u64 {
+        u64::from(self.slot_count) + u64::from(self.disk_slot_count)
+    }
 }
 
 /// The secret of an index's hash. Its `Debug` does not tell it.
@@ -51,7 +112,12 @@ impl fmt::Debug for IndexSeed {
 /// use kvtide::core::{Core, CoreConfig, GroupConfig};
 /// use kvtide::layout::Attention;
 ///
-/// let group = GroupConfig { slot_count: 1024, attention: Attention::Full, pieces_per_chunk: 1 };
+/// let group = GroupConfig {
+///     slot_count: 1024,
+///     attention: Attention::Full,
+///     pieces_per_chunk: 1,
+///     disk_slot_count: 0,
+/// };
 /// let core = Core::new(&CoreConfig::new(vec![group]))?;
 /// assert_eq!(core.slots(0.into()).map(|slots| slots.free), Some(1024));
 /// # Ok::<(), kvtide::core::ConfigError>(())
@@ -72,17 +138,26 @@ pub struct CoreConfig {
     pub staging_in_pieces: u32,
     /// Nanoseconds after which a plan that was not renewed lapses.
     pub lease_ns: u64,
+    /// When chunks are written to disk.
+    pub write_policy: WritePolicy,
+    /// Chunks of all groups that may wait for their write; what does not fit is not written.
+    pub write_queue_max: u32,
+    /// Writes that may be under way at a time.
+    pub disk_writes_max: u32,
+    /// Reads that may be under way at a time.
+    pub disk_reads_max: u32,
     /// Secret that scatters keys over the index, so that nobody can aim at one bucket.
     pub index_seed: IndexSeed,
 }
 
 impl CoreConfig {
     /// Fills in every size but the groups': an eighth of the slots as history, 1,024 plans and
-    /// transfers, staging for 256 chunks of the largest group each way, leases of 30 s.
+    /// transfers, staging for 256 chunks of the largest group each way, leases of 30 s; each chunk
+    /// is written as it is stored, 4,096 may wait for that, 32 writes and 64 reads are under way.
     ///
     /// The index seed is fixed; a process that serves several tenants sets its own.
     pub fn new(groups: Vec<GroupConfig>) -> Self {
-        let slots: u64 = groups.iter().map(|group| u64::from(group.slot_count)).sum();
+        let slots: u64 = groups.iter().map(GroupConfig::slots).sum();
         let pieces = groups.iter().map(|group| group.pieces_per_chunk).max().unwrap_or(1);
         let staging_pieces = pieces.saturating_mul(256);
         Self {
@@ -93,13 +168,17 @@ impl CoreConfig {
             staging_out_pieces: staging_pieces,
             staging_in_pieces: staging_pieces,
             lease_ns: 30_000_000_000,
+            write_policy: WritePolicy::Through,
+            write_queue_max: 4096,
+            disk_writes_max: 32,
+            disk_reads_max: 64,
             index_seed: IndexSeed::new([0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344]),
         }
     }
 
     /// Chunks that the index names at most: one a slot, and the history.
     pub(crate) fn chunk_count(&self) -> Result<u32, ConfigError> {
-        let slots: u64 = self.groups.iter().map(|group| u64::from(group.slot_count)).sum();
+        let slots: u64 = self.groups.iter().map(GroupConfig::slots).sum();
         let chunk_count = slots + u64::from(self.history_count);
         match u32::try_from(chunk_count) {
             Ok(count) if count <= CHUNK_COUNT_MAX => Ok(count),
@@ -120,10 +199,14 @@ impl CoreConfig {
         for (group, config) in self.groups.iter().enumerate() {
             self.validate_group(group, config)?;
         }
+        self.write_policy.validate()?;
         let counts = [
             ("history_count", self.history_count),
             ("plan_count_max", self.plan_count_max),
             ("transfer_count_max", self.transfer_count_max),
+            ("write_queue_max", self.write_queue_max),
+            ("disk_writes_max", self.disk_writes_max),
+            ("disk_reads_max", self.disk_reads_max),
         ];
         for (field, value) in counts {
             if value == 0 {
@@ -184,7 +267,7 @@ pub enum ConfigError {
         /// The field that is 0.
         field: &'static str,
     },
-    /// More plans or transfers than a core keeps records for.
+    /// More plans, transfers, or writes than a core keeps records for.
     #[error("{field}: is {value}; give at most {RECORD_COUNT_MAX}")]
     TooMany {
         /// The field.
@@ -207,10 +290,21 @@ pub enum ConfigError {
         /// Pieces that one chunk takes.
         pieces_per_chunk: u32,
     },
+    /// The thresholds of [`WritePolicy::Back`] do not leave anything to write.
+    #[error(
+        "write_policy: high_percent {high_percent} and low_percent {low_percent}; give \
+         0 < low_percent < high_percent <= 100"
+    )]
+    WriteThresholds {
+        /// The upper threshold given.
+        high_percent: u8,
+        /// The lower threshold given.
+        low_percent: u8,
+    },
     /// More chunks than the index can name.
     #[error(
-        "slot_count and history_count: {chunk_count} chunks in all; the index names at most \
-         {CHUNK_COUNT_MAX}: lower the capacity, or raise blocks_per_chunk"
+        "slot_count, disk_slot_count and history_count: {chunk_count} chunks in all; the index \
+         names at most {CHUNK_COUNT_MAX}: lower the capacity, or raise blocks_per_chunk"
     )]
     ChunkCount {
         /// Slots of all groups and the history.

@@ -1,6 +1,6 @@
-//! Pins, losses and eviction: how a chunk leaves the host tier, and which leaves next.
+//! Eviction: which copy leaves a tier next.
 //!
-//! Order of victims in a group: orphans (chunks below a lost parent, which no lookup can reach),
+//! Order of victims in a group and tier: orphans (chunks below a lost parent, which no lookup can reach),
 //! leaf before root; then the policy's order. In a full group a chunk with descendants is passed
 //! over: it is set aside and becomes the next victim once they are gone, which is where strict
 //! recency would put it, since it was used before all that is still ranked. (Only chunks that come
@@ -9,11 +9,11 @@
 //! Work is bounded: one call looks at no more than [`STEP_COUNT_MAX`] chunks and says when it
 //! stopped early.
 
-use super::chunk::{ChunkIndex, Presence};
-use super::slot::{Released, SlotState};
-use super::{Core, GroupState, MissReason, Refused, StoreRequest};
-use crate::layout::Attention;
-use crate::units::GroupIndex;
+use super::chunk::ChunkIndex;
+use super::slot::SlotState;
+use super::tier::Tier;
+use super::{Core, MissReason, Refused, StoreRequest};
+use crate::units::{GroupIndex, SlotIndex};
 
 /// Chunks that one search for victims looks at before it gives the lock back.
 const STEP_COUNT_MAX: u32 = 256;
@@ -43,15 +43,8 @@ pub(super) enum Eviction {
     OutOfSteps,
 }
 
-impl GroupState {
-    /// Whether eviction must spare a chunk that has descendants.
-    pub(super) fn spares_ancestors(&self) -> bool {
-        matches!(self.attention, Attention::Full)
-    }
-}
-
 impl Core {
-    /// Evicts until `slot_count` slots of `group` are free, in one bounded step: for watermarks.
+    /// Evicts until `slot_count` host slots of `group` are free, in one bounded step: for watermarks.
     ///
     /// # Errors
     ///
@@ -91,11 +84,11 @@ impl Core {
     fn evict_until(&mut self, at: usize, slot_count: u32) -> Room {
         let mut steps = STEP_COUNT_MAX;
         loop {
-            let free = self.groups[at].slots.counts().free;
+            let free = self.groups[at].tier(Tier::Host).slots.counts().free;
             if free >= slot_count {
                 return Room::Ready;
             }
-            match self.evict_one(at, &mut steps) {
+            match self.evict_one(at, Tier::Host, &mut steps) {
                 Eviction::Freed => {}
                 Eviction::Nothing => return Room::Exhausted { free },
                 Eviction::OutOfSteps => return Room::MoreWork,
@@ -108,28 +101,90 @@ impl Core {
         STEP_COUNT_MAX
     }
 
-    /// Evicts the next victim of the group.
-    pub(super) fn evict_one(&mut self, at: usize, steps: &mut u32) -> Eviction {
-        match self.evict_orphan(at, steps) {
-            Eviction::Nothing => self.evict_ranked(at, steps),
+    /// Frees a slot of the tier by evicting the next victim of the group.
+    pub(super) fn evict_one(&mut self, at: usize, tier: Tier, steps: &mut u32) -> Eviction {
+        match self.evict_stale(at, tier, steps) {
+            Eviction::Nothing => {}
+            ended => return ended,
+        }
+        match self.evict_orphan(at, tier, steps) {
+            Eviction::Nothing => {}
+            ended => return ended,
+        }
+        match self.evict_ranked(at, tier, steps) {
+            Eviction::Nothing if tier == Tier::Host => self.evict_unwritten(at, steps),
             ended => ended,
         }
     }
 
-    fn evict_ranked(&mut self, at: usize, steps: &mut u32) -> Eviction {
+    /// Evicts, when nothing else can leave host memory, a chunk that cannot be written although its
+    /// descendants were: that may orphan them, as any failed write may. Without it such chunks could
+    /// take all of host memory, and nothing on disk could be loaded any more.
+    ///
+    /// Looks at a few slots a call, and goes on from there the next time.
+    fn evict_unwritten(&mut self, at: usize, steps: &mut u32) -> Eviction {
+        if self.groups[at].tier(Tier::Disk).slots.capacity() == 0 {
+            return Eviction::Nothing;
+        }
+        let slot_count = self.groups[at].tier(Tier::Host).slots.capacity();
+        for _ in 0..slot_count.min(*steps) {
+            *steps -= 1;
+            let slot = SlotIndex::new(self.groups[at].unwritten_cursor);
+            self.groups[at].unwritten_cursor = (slot.get() + 1) % slot_count;
+            let slots = &self.groups[at].tier(Tier::Host).slots;
+            let index = slots.chunk(slot);
+            let is_resident = matches!(slots.state(slot), SlotState::Resident { readers: 0 });
+            if !is_resident || !self.chunks.at(index).is_set_aside[Tier::Host.number()] {
+                continue;
+            }
+            if self.is_unwritable(index) {
+                self.lose(index, MissReason::Lost);
+                return Eviction::Freed;
+            }
+            // Perhaps the queue was full when its turn came.
+            if !self.write_queue.is_full() {
+                self.set_aside(index, Tier::Host);
+            }
+        }
+        Eviction::Nothing
+    }
+
+    /// Whether a chunk was passed over for descendants that are on disk only, and cannot be
+    /// written itself.
+    fn is_unwritable(&self, index: ChunkIndex) -> bool {
+        let chunk = self.chunks.at(index);
+        let is_child_on_disk = self
+            .chunks
+            .first_child(index)
+            .is_some_and(|child| self.copy(child, Tier::Host).is_none());
+        (chunk.write.has_failed || !self.writes(chunk.at()))
+            && is_child_on_disk
+            && index != self.protected
+    }
+
+    fn evict_ranked(&mut self, at: usize, tier: Tier, steps: &mut u32) -> Eviction {
         loop {
             if *steps == 0 {
                 return Eviction::OutOfSteps;
             }
-            let group = &mut self.groups[at];
-            let Some(slot) = group.policy.pop_victim() else {
+            let state = self.groups[at].tier_mut(tier);
+            let Some(slot) = state.policy.pop_victim() else {
                 return Eviction::Nothing;
             };
             *steps -= 1;
-            let victim = group.slots.chunk(slot);
-            let has_children = !self.chunks.at(victim).children.is_empty();
-            if victim == self.protected || (has_children && group.spares_ancestors()) {
-                self.chunks.at_mut(victim).is_set_aside = true;
+            let victim = state.slots.chunk(slot);
+            if self.groups[at].is_disk_lost && self.is_resident(victim, Tier::Disk) {
+                // What it has on disk is none: it comes back as the next victim without it.
+                self.chunks.at_mut(victim).is_set_aside[tier.number()] = true;
+                self.lose_disk_copy(victim);
+                continue;
+            }
+            if self.is_resident(victim, tier.other()) {
+                self.evict_copy(victim, tier);
+                return Eviction::Freed;
+            }
+            if victim == self.protected || self.must_stay(victim, tier) {
+                self.set_aside(victim, tier);
                 continue;
             }
             self.counters.evicted += 1;
@@ -138,16 +193,25 @@ impl Core {
         }
     }
 
-    /// Evicts the deepest descendant of the oldest orphaned parent.
-    fn evict_orphan(&mut self, at: usize, steps: &mut u32) -> Eviction {
+    /// Passes a chunk over that must stay. Once it is on disk it may leave host memory.
+    fn set_aside(&mut self, index: ChunkIndex, tier: Tier) {
+        self.chunks.at_mut(index).is_set_aside[tier.number()] = true;
+        if tier == Tier::Host && !self.chunks.at(index).write.has_failed {
+            self.wish(index);
+        }
+    }
+
+    /// Evicts the deepest descendant of the oldest orphaned parent, from every tier, if the tier
+    /// has a copy of it.
+    fn evict_orphan(&mut self, at: usize, tier: Tier, steps: &mut u32) -> Eviction {
         let group = &self.groups[at];
         let Some(parent) = self.chunks.members(group.orphaned).next() else {
             return Eviction::Nothing;
         };
-        let mut leaf = group.orphan_cursor.some().unwrap_or(parent);
+        let mut leaf = group.tier(tier).orphan_cursor.some().unwrap_or(parent);
         loop {
             if *steps == 0 {
-                self.groups[at].orphan_cursor = leaf;
+                self.groups[at].tier_mut(tier).orphan_cursor = leaf;
                 return Eviction::OutOfSteps;
             }
             *steps -= 1;
@@ -156,139 +220,31 @@ impl Core {
             };
             leaf = child;
         }
-        let record = *self.chunks.at(leaf);
-        let unread = SlotState::Resident { readers: 0 };
-        let may_leave = record.presence == Presence::Here
-            && self.groups[at].slots.state(record.slot) == unread
-            && leaf != self.protected;
-        if !may_leave {
-            // Pinned or in flight: look at another orphan next time, and at the ranking now.
-            self.groups[at].orphan_cursor = ChunkIndex::NONE;
-            let orphaned = &mut self.groups[at].orphaned;
-            self.chunks.unorphan(orphaned, parent);
-            self.chunks.orphan(orphaned, parent);
+        if !self.may_vanish(leaf, tier) {
+            // Pinned, in flight or in the other tier: look at another orphan next time, and at the
+            // ranking now.
+            let group = &mut self.groups[at];
+            group.tier_mut(tier).orphan_cursor = ChunkIndex::NONE;
+            self.chunks.unorphan(&mut group.orphaned, parent);
+            self.chunks.orphan(&mut group.orphaned, parent);
             return Eviction::Nothing;
         }
         self.counters.evicted += 1;
+        let above = self.chunks.at(leaf).parent;
         self.leave(leaf, MissReason::Evicted);
-        let above = record.parent;
-        let goes_on =
-            above.some().is_some_and(|above| self.chunks.at(above).presence == Presence::Here);
-        self.groups[at].orphan_cursor = if goes_on { above } else { ChunkIndex::NONE };
+        let goes_on = above.some().is_some_and(|above| self.chunks.at(above).presence.is_here());
+        self.groups[at].tier_mut(tier).orphan_cursor =
+            if goes_on { above } else { ChunkIndex::NONE };
         Eviction::Freed
     }
 
-    /// Adds a reader to a resident chunk.
-    pub(super) fn pin(&mut self, index: ChunkIndex) {
-        let chunk = self.chunks.at_mut(index);
-        let group = &mut self.groups[usize::from(chunk.group.get())];
-        if group.slots.add_reader(chunk.slot) && !std::mem::take(&mut chunk.is_set_aside) {
-            group.policy.unrank(chunk.slot);
-        }
-    }
-
-    /// Removes a reader. An unread chunk is ranked as just used; a drained one is forgotten.
-    pub(super) fn unpin(&mut self, index: ChunkIndex) {
-        let chunk = self.chunks.at_mut(index);
-        let group = &mut self.groups[usize::from(chunk.group.get())];
-        match group.slots.remove_reader(chunk.slot) {
-            Released::StillRead => {}
-            Released::Unread => group.policy.rank(chunk.slot),
-            Released::Freed => {
-                chunk.presence = Presence::Gone;
-                chunk.parent = ChunkIndex::NONE;
-                let is_orphaned = group.spares_ancestors() && !chunk.children.is_empty();
-                if !is_orphaned {
-                    self.retire(index);
-                }
-            }
-        }
-    }
-
-    /// Drops a chunk whose bytes are not what was stored, or never came.
-    pub(super) fn lose(&mut self, index: ChunkIndex, reason: MissReason) {
-        if self.chunks.at(index).presence == Presence::Here {
-            self.counters.lost += 1;
-            self.leave(index, reason);
-        }
-    }
-
-    /// Takes a chunk out of the host tier, as soon as its readers are gone.
-    pub(super) fn leave(&mut self, index: ChunkIndex, reason: MissReason) {
-        let chunk = self.chunks.at_mut(index);
-        assert_eq!(chunk.presence, Presence::Here, "only a chunk that is here can leave");
-        let (parent, slot, at) = (chunk.parent, chunk.slot, usize::from(chunk.group.get()));
-        let group = &mut self.groups[at];
-        if group.policy.is_ranked(slot) {
-            group.policy.unrank(slot);
-        }
-        let is_free = group.slots.close(slot);
-        chunk.is_set_aside = false;
-        assert!(chunk.joiners.is_empty(), "who waits for a fill ends with it");
-        chunk.reason = reason;
-        chunk.presence = if is_free { Presence::Gone } else { Presence::Draining };
-        if is_free {
-            chunk.parent = ChunkIndex::NONE;
-        }
-        if let Some(parent) = parent.some() {
-            self.chunks.disown(parent, index);
-            self.child_left(at, parent);
-        }
-        let group = &mut self.groups[at];
-        if group.orphan_cursor == index {
-            group.orphan_cursor = ChunkIndex::NONE;
-        }
-        if group.spares_ancestors() && !self.chunks.at(index).children.is_empty() {
-            self.chunks.orphan(&mut group.orphaned, index);
-        } else if is_free {
-            self.retire(index);
-        }
-    }
-
-    /// Puts a chunk that is gone for good into the history. In a window group its children become
-    /// roots, and not before: until its last reader left, a run may have gone on through it.
-    fn retire(&mut self, index: ChunkIndex) {
-        self.chunks.disown_all(index);
-        self.chunks.remember(index);
-    }
-
-    /// Lets a parent follow its last child: into the ranking, or into the history.
-    fn child_left(&mut self, at: usize, parent: ChunkIndex) {
-        let group = &mut self.groups[at];
-        let is_linked = self.chunks.is_linked(parent);
-        let chunk = self.chunks.at_mut(parent);
-        if !chunk.children.is_empty() {
-            return;
-        }
-        match chunk.presence {
-            Presence::Here => {
-                if std::mem::take(&mut chunk.is_set_aside) {
-                    group.policy.rank_next(chunk.slot);
-                }
-            }
-            // Not orphaned: of a window group, or about to come back.
-            _ if !is_linked => {}
-            Presence::Draining => self.chunks.unorphan(&mut group.orphaned, parent),
-            Presence::Gone => {
-                self.chunks.unorphan(&mut group.orphaned, parent);
-                self.chunks.remember(parent);
-            }
-            Presence::Vacant => unreachable!("a parent has a record"),
-        }
-    }
-
-    /// Spares `index` from eviction while a store builds on it; ends an earlier protection.
-    pub(super) fn protect(&mut self, index: ChunkIndex) {
-        let former = std::mem::replace(&mut self.protected, index);
-        if former == index || former == ChunkIndex::NONE {
-            return;
-        }
-        let chunk = self.chunks.at_mut(former);
-        let group = &mut self.groups[usize::from(chunk.group.get())];
-        let stays_aside = group.spares_ancestors() && !chunk.children.is_empty();
-        if chunk.is_set_aside && !stays_aside {
-            chunk.is_set_aside = false;
-            group.policy.rank_next(chunk.slot);
-        }
+    /// Whether an orphan may leave every tier at once, and frees a slot of this one.
+    fn may_vanish(&self, index: ChunkIndex, tier: Tier) -> bool {
+        let chunk = self.chunks.at(index);
+        let is_free = |tier: &Tier| chunk.slot(*tier).is_none() || self.may_leave(index, *tier);
+        index != self.protected
+            && chunk.pins == 0
+            && chunk.slot(tier).is_some()
+            && Tier::BOTH.iter().all(is_free)
     }
 }

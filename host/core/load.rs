@@ -7,8 +7,10 @@
 //!
 //! Called by the pager under its lock.
 
-use super::action::{Action, Completion, HopFailure, HopRequest};
+use super::action::{Action, Completion, HopFailure, HopRequest, Lineage};
 use super::chunk::ChunkIndex;
+use super::slot::SlotState;
+use super::tier::Tier;
 use super::transfer::{Direction, Failure, Hop, Stage, Transfer, TransferId};
 use super::{Core, KEY_COUNT_MAX, MissReason, Refused};
 use crate::key::Key;
@@ -34,7 +36,7 @@ pub struct LoadRequest<'a> {
 
 impl Core {
     /// Loads up to 64 chunks; the transfer says what became of each. A key that is not resident
-    /// fails alone.
+    /// fails alone; one that is on disk only is read into host memory first.
     ///
     /// # Errors
     ///
@@ -44,26 +46,43 @@ impl Core {
         self.guarded(|core| {
             core.group_position(request.group)?;
             Refused::check_keys(request.keys)?;
-            let id = core.transfers.open(Direction::Load, request.group, request.deadline)?;
-            let mut found = [None; KEY_COUNT_MAX];
-            core.index.find_many(request.keys, core.chunks.records(), &mut found);
-            for index in found.into_iter().take(request.keys.len()) {
-                let (chunk, stage) = match index.filter(|index| core.is_loadable(request, *index)) {
-                    Some(index) => {
-                        core.pin(index);
-                        (index, Stage::Queued)
-                    }
-                    None => (ChunkIndex::NONE, Stage::Failed(Failure::Missing)),
-                };
-                core.transfers.at_mut(id.index).push(chunk, stage);
-            }
-            if core.transfers.at(id.index).first_queued().is_some() {
-                core.transfers.wait(&mut core.waiting_in, id.index);
+            let (group, deadline, epoch) = (request.group, request.deadline, core.epoch);
+            let id = core.transfers.open(Direction::Load, group, deadline, epoch)?;
+            let found = core.find_many(request.keys);
+            for (position, index) in found.into_iter().take(request.keys.len()).enumerate() {
+                match index.filter(|index| core.is_loadable(request, *index)) {
+                    Some(chunk) => core.begin_load(id.index, position, chunk),
+                    None => core
+                        .transfers
+                        .at_mut(id.index)
+                        .push(ChunkIndex::NONE, Stage::Failed(Failure::Missing)),
+                }
             }
             core.launch();
             core.announce(id.index);
             Ok(id)
         })
+    }
+
+    /// Lets the next position load a readable chunk: from host memory, from where it is being
+    /// filled, or by a read.
+    fn begin_load(&mut self, index: u32, position: usize, chunk: ChunkIndex) {
+        self.pin(chunk);
+        match self.copy(chunk, Tier::Host) {
+            Some(SlotState::Filling) => {
+                let joiners = &mut self.chunks.at_mut(chunk).joiners;
+                self.transfers.join(joiners, index, position);
+                self.transfers.at_mut(index).push(chunk, Stage::Joined);
+            }
+            Some(SlotState::Resident { .. }) => {
+                self.transfers.at_mut(index).push(chunk, Stage::Queued);
+                self.hold_in_host(index, chunk);
+            }
+            _ => {
+                self.transfers.at_mut(index).push(chunk, Stage::Queued);
+                self.want_read(index, position);
+            }
+        }
     }
 
     fn is_loadable(&self, request: LoadRequest<'_>, index: ChunkIndex) -> bool {
@@ -115,6 +134,7 @@ impl Core {
                 "a hop ended that was not under way: {completion:?}"
             );
             match completion.outcome {
+                _ if core.is_over(index) => core.hop_cleared(index, position, completion.hop),
                 Ok(()) => core.hop_succeeded(index, position, completion.hop),
                 Err(failure) => core.hop_failed(index, position, completion.hop, failure),
             }
@@ -132,20 +152,32 @@ impl Core {
             Hop::OutLink => {
                 self.return_staging(index);
                 self.counters.stored += 1;
-                let record = *self.chunks.at(chunk);
-                let group = &mut self.groups[usize::from(record.group.get())];
-                group.slots.filled(record.slot);
-                group.policy.rank(record.slot);
-                self.end_stage(index, position, Stage::Done);
-                self.end_joined(chunk, Stage::Done);
+                self.fill_ended(chunk);
+                self.set_stage(index, position, Stage::Done);
+                self.end_joined(chunk, Ok(()));
             }
             Hop::Unpack => {
                 self.return_staging(index);
                 self.counters.loaded += 1;
-                self.unpin(chunk);
-                self.end_stage(index, position, Stage::Done);
+                self.let_go(chunk);
+                self.set_stage(index, position, Stage::Done);
             }
         }
+    }
+
+    /// Makes a filled host slot readable.
+    fn fill_ended(&mut self, chunk: ChunkIndex) {
+        let slot = self.slot_of(chunk, Tier::Host);
+        let at = self.chunks.at(chunk).at();
+        self.groups[at].tier_mut(Tier::Host).slots.filled(slot);
+        self.settle(chunk);
+        self.wish_after_fill(chunk);
+    }
+
+    /// Ends a load's use of a chunk and of its host copy.
+    pub(super) fn let_go(&mut self, chunk: ChunkIndex) {
+        self.remove_reader(chunk, Tier::Host);
+        self.unpin(chunk);
     }
 
     fn hop_failed(&mut self, index: u32, position: usize, hop: Hop, failure: HopFailure) {
@@ -157,21 +189,29 @@ impl Core {
         };
         match hop {
             Hop::Pack | Hop::OutLink => {
-                self.end_joined(chunk, Stage::Failed(failure));
-                self.lose(chunk, MissReason::Lost);
+                self.end_joined(chunk, Err(failure));
+                self.counters.lost += u64::from(self.fill_failed(chunk, MissReason::Lost));
             }
             Hop::InLink | Hop::Unpack => {
                 if failure == Failure::Checksum {
                     self.lose(chunk, MissReason::Lost);
                 }
-                self.unpin(chunk);
+                self.let_go(chunk);
             }
         }
-        self.end_stage(index, position, Stage::Failed(failure));
+        self.set_stage(index, position, Stage::Failed(failure));
+    }
+
+    /// Starts what can start, in one bounded step: writes, first hops and reads.
+    pub(super) fn launch(&mut self) {
+        self.launch_cleaning();
+        self.launch_writes();
+        self.launch_reads();
+        self.launch_hops();
     }
 
     /// Starts first hops, in the order of their transfers, while staging lasts.
-    pub(super) fn launch(&mut self) {
+    fn launch_hops(&mut self) {
         let mut budget = KEY_COUNT_MAX;
         for direction in [Direction::Store, Direction::Load] {
             while let Some(index) = self.waiting(direction).first() {
@@ -181,8 +221,7 @@ impl Core {
                     continue;
                 };
                 // What the last tick had no time to give up must not begin.
-                let has_expired = self.transfers.at(index).deadline <= self.latest_tick;
-                if *self.staging(direction) < pieces || budget == 0 || has_expired {
+                if *self.staging(direction) < pieces || budget == 0 || self.is_due(index) {
                     break;
                 }
                 budget -= 1;
@@ -212,8 +251,16 @@ impl Core {
             transfer: self.transfers.id(index),
             position: u8::try_from(position).expect("a transfer has at most 64 chunks"),
             group,
-            slot: self.chunks.at(chunk).slot,
+            slot: self.slot_of(chunk, Tier::Host),
+            lineage: self.lineage(chunk),
         }));
+    }
+
+    /// Where a chunk stands in its prefix.
+    pub(super) fn lineage(&self, index: ChunkIndex) -> Lineage {
+        let chunk = self.chunks.at(index);
+        let parent = chunk.parent.some().map(|parent| self.chunks.at(parent).key);
+        Lineage { parent, depth: chunk.depth }
     }
 
     /// Ends everything of a transfer that has not begun, and what waited for it. Returns how many
@@ -226,17 +273,25 @@ impl Core {
             let chunk = self.transfers.at(index).chunks[position];
             match (stage, direction) {
                 (Stage::Queued, Direction::Store) => {
-                    ended += self.end_joined(chunk, Stage::Failed(failure));
-                    self.leave(chunk, MissReason::Refused);
+                    ended += self.end_joined(chunk, Err(failure));
+                    self.fill_failed(chunk, MissReason::Refused);
                 }
-                (Stage::Queued, Direction::Load) => self.unpin(chunk),
+                (Stage::Queued, Direction::Load) => self.give_up_load(index, position),
                 (Stage::Joined, _) => {
                     let joiners = &mut self.chunks.at_mut(chunk).joiners;
                     self.transfers.leave_joiners(joiners, index, position);
+                    if direction == Direction::Load {
+                        self.unpin(chunk);
+                    }
+                }
+                (Stage::Reading, _) => {
+                    // The bytes are on their way: it ends with the read.
+                    self.transfers.at_mut(index).given_up = Some(failure);
+                    continue;
                 }
                 _ => continue,
             }
-            self.end_stage(index, position, Stage::Failed(failure));
+            self.set_stage(index, position, Stage::Failed(failure));
             ended += 1;
         }
         self.announce(index);
@@ -244,21 +299,20 @@ impl Core {
         ended
     }
 
-    /// Ends the positions that wait for the fill of `chunk`, and returns how many they were.
-    fn end_joined(&mut self, chunk: ChunkIndex, stage: Stage) -> usize {
-        let mut ended = 0;
-        let joiners = &mut self.chunks.at_mut(chunk).joiners;
-        let mut joiners = std::mem::replace(joiners, List::EMPTY);
-        while let Some((index, position)) = self.transfers.pop_joiner(&mut joiners) {
-            self.end_stage(index, position, stage);
-            self.announce(index);
-            self.close_if_over(index);
-            ended += 1;
+    /// Lets go of what a queued load holds: its chunk, and the host copy unless it waits for one.
+    fn give_up_load(&mut self, index: u32, position: usize) {
+        let transfer = self.transfers.at_mut(index);
+        let chunk = transfer.chunks[position];
+        if transfer.is_to_read(position) {
+            transfer.unmark(position);
+            self.unpin(chunk);
+        } else {
+            self.let_go(chunk);
         }
-        ended
     }
 
-    fn end_stage(&mut self, index: u32, position: usize, stage: Stage) {
+    /// Moves a position to its next stage.
+    pub(super) fn set_stage(&mut self, index: u32, position: usize, stage: Stage) {
         self.transfers.at_mut(index).advance(position, stage);
     }
 
@@ -273,12 +327,15 @@ impl Core {
     }
 
     /// Frees the record of an ended transfer that nobody holds, and its place in the queue.
-    fn close_if_over(&mut self, index: u32) {
+    pub(super) fn close_if_over(&mut self, index: u32) {
         if !self.transfers.at(index).has_ended() {
             return;
         }
         if self.transfers.is_waiting(index) {
             self.stop_waiting(index);
+        }
+        if self.transfers.is_waiting_for_read(index) {
+            self.stop_reading(index);
         }
         if self.transfers.at(index).is_detached {
             self.transfers.close(index);
@@ -306,7 +363,7 @@ impl Core {
         }
     }
 
-    fn return_staging(&mut self, index: u32) {
+    pub(super) fn return_staging(&mut self, index: u32) {
         let pieces = self.pieces(index);
         *self.staging(self.transfers.at(index).direction) += pieces;
     }

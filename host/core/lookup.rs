@@ -78,6 +78,8 @@ pub struct GroupHits {
     pub first_chunk: u32,
     /// Chunks held.
     pub chunk_count: u32,
+    /// Those of them that were on disk only when they were found.
+    pub disk_chunk_count: u32,
     /// Why the group could not reach further; `None` when the prompt or another group ended it.
     pub miss: Option<MissReason>,
 }
@@ -164,6 +166,9 @@ impl<'a> Lookup<'a> {
                     return Ok(None);
                 }
             }
+        }
+        for (at, hits) in self.hits.iter_mut().enumerate().take(self.groups.len()) {
+            hits.disk_chunk_count = core.disk_count(self.plan, at);
         }
         Ok(Some(PrefixHit {
             plan: self.plan,

@@ -17,8 +17,8 @@
 //! Invariants, checked by [`Core::audit`]:
 //!
 //! - used + free = capacity in every group; each used slot has one owner (invariants 3 and 5);
-//! - the readers of a slot are the plans and loads that pin it, and a pinned or in-flight slot is
-//!   not ranked for eviction (invariant 3);
+//! - the pins of a chunk are those of plans and loads, the readers of a slot the hops that use it;
+//!   a pinned chunk's last copy and a copy in use are not ranked for eviction (invariant 3);
 //! - in a full group a chunk leaves by eviction only when it has no descendant (invariant 9);
 //! - hits + misses = keys probed (invariant 5).
 //!
@@ -28,55 +28,57 @@
 mod action;
 mod audit;
 mod chunk;
+mod clean;
+mod clear;
 mod config;
 mod counters;
+mod disk;
 mod evict;
 mod index;
 mod load;
 mod lookup;
 mod plan;
+mod rank;
+mod read;
+mod recover;
 mod refused;
 mod slot;
 mod store;
+mod tier;
 mod transfer;
+mod write;
 
-pub use action::{Action, Completion, HopFailure, HopRequest};
+pub use action::{
+    Action, ChunkId, Completion, DiskCompletion, DiskFailure, DiskHop, DiskRequest, HopFailure,
+    HopRequest, Lineage,
+};
 pub use audit::Violation;
-pub use config::{ConfigError, CoreConfig, GroupConfig, IndexSeed, KEY_COUNT_MAX};
+pub use config::{ConfigError, CoreConfig, GroupConfig, IndexSeed, KEY_COUNT_MAX, WritePolicy};
 pub use counters::Counters;
+pub use disk::{StorePoint, SyncMark};
 pub use evict::Room;
 pub use load::LoadRequest;
 pub(crate) use lookup::common_unit;
 pub use lookup::{GroupHits, GroupKeys, Lookup, LookupError, PrefixHit};
 pub use plan::{PlanId, Probe};
+pub use recover::FoundChunk;
 pub use refused::{MissReason, Refused};
 pub use slot::SlotCounts;
 pub use store::StoreRequest;
 pub use transfer::{Failure, Hop, Stage, TransferId};
 
-use crate::layout::Attention;
 use crate::links::List;
 use crate::policy::{Lru, Policy};
 use crate::units::{ByteCount, GroupIndex, Timestamp};
 use chunk::{ChunkIndex, ChunkTable};
+use clear::Sweep;
 use index::KeyIndex;
 use plan::PlanTable;
-use slot::SlotPool;
+use read::Reads;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use tier::{GroupState, Tier, TierState};
 use transfer::TransferTable;
-
-/// One group's slots and the order in which they are given up.
-#[derive(Debug)]
-struct GroupState {
-    slots: SlotPool,
-    policy: Box<dyn Policy>,
-    attention: Attention,
-    pieces_per_chunk: u32,
-    /// Gone or draining chunks that have children; the next to be cleared in front.
-    orphaned: List,
-    /// Where the clearing of orphans goes on; NONE starts at the front of `orphaned`.
-    orphan_cursor: ChunkIndex,
-}
+use write::WriteQueue;
 
 /// The paging core of one pager. See the [module's documentation](self).
 #[derive(Debug)]
@@ -97,6 +99,19 @@ pub struct Core {
     staging_out_pieces: u32,
     staging_in_pieces: u32,
     lease_ns: u64,
+    /// Chunks that are to be written, and writes under way.
+    write_queue: WriteQueue,
+    disk_writes_max: u32,
+    reads: Reads,
+    disk_reads_max: u32,
+    /// Cleaning ended its last step before its work did.
+    is_cleaning_cut_short: bool,
+    /// What is written now is written in this epoch; what was written up to the other is durable.
+    sync_epoch: u64,
+    durable_epoch: u64,
+    /// How often everything was cleared, modulo 256, and how far its sweep has come.
+    epoch: u8,
+    sweep: Sweep,
     /// What time it was at the last tick.
     latest_tick: Timestamp,
     /// The chunk that a store under way builds on.
@@ -129,14 +144,10 @@ impl Core {
     ) -> Result<Self, ConfigError> {
         config.validate()?;
         let chunk_count = config.chunk_count()?;
-        let groups = config.groups.iter().map(|group| GroupState {
-            slots: SlotPool::new(group.slot_count),
-            policy: make_policy(group.slot_count),
-            attention: group.attention,
-            pieces_per_chunk: group.pieces_per_chunk,
-            orphaned: List::EMPTY,
-            orphan_cursor: ChunkIndex::NONE,
-        });
+        let groups = config
+            .groups
+            .iter()
+            .map(|group| GroupState::new(group, config.write_policy, &make_policy));
         Ok(Self {
             index: KeyIndex::new(chunk_count, config.index_seed),
             chunks: ChunkTable::new(chunk_count),
@@ -151,6 +162,15 @@ impl Core {
             staging_out_pieces: config.staging_out_pieces,
             staging_in_pieces: config.staging_in_pieces,
             lease_ns: config.lease_ns,
+            write_queue: WriteQueue::new(config.write_queue_max),
+            disk_writes_max: config.disk_writes_max,
+            reads: Reads::default(),
+            disk_reads_max: config.disk_reads_max,
+            is_cleaning_cut_short: false,
+            sync_epoch: 1,
+            durable_epoch: 0,
+            epoch: 0,
+            sweep: Sweep::finished(config.transfer_count_max),
             latest_tick: Timestamp::new(0),
             protected: ChunkIndex::NONE,
             actions: Vec::with_capacity(4 * KEY_COUNT_MAX),
@@ -177,6 +197,8 @@ impl Core {
             let next_deadline = core.expire(now);
             core.lapse_plans(now);
             core.release_dropped();
+            core.sweep_some();
+            core.lose_disk_copies();
             core.launch();
             let next_lapse = core.plans.next_lapse().map_or(Timestamp::NEVER, |(_, end)| end);
             let has_work = core.has_backlog() || next_lapse <= now;
@@ -184,14 +206,21 @@ impl Core {
         })
     }
 
-    /// Whether [`Core::tick`] has pins to release or hops to launch right now.
+    /// Whether [`Core::tick`] has pins to release, slots to go through or hops to launch right now.
     pub fn has_backlog(&self) -> bool {
-        self.plans.is_dropping() || self.can_launch()
+        self.plans.is_dropping()
+            || self.can_launch()
+            || self.can_write()
+            || self.can_read()
+            || self.can_clean()
+            || self.is_losing()
+            || self.is_sweeping()
     }
 
     /// Returns used and free slots of a group; `None` when there is no such group.
     pub fn slots(&self, group: GroupIndex) -> Option<SlotCounts> {
-        self.groups.get(usize::from(group.get())).map(|group| group.slots.counts())
+        let group = self.groups.get(usize::from(group.get()))?;
+        Some(group.tier(Tier::Host).slots.counts())
     }
 
     /// Returns the totals since the core was made.
@@ -213,16 +242,12 @@ impl Core {
     /// Returns the bytes of all tables, as allocated by [`Core::new`].
     pub fn memory(&self) -> ByteCount {
         let per_chunk = self.chunks.records().len() * ChunkTable::CHUNK_BYTES;
-        let per_slot: usize = self
-            .groups
-            .iter()
-            .map(|group| {
-                let slot_bytes = SlotPool::SLOT_BYTES + group.policy.slot_bytes();
-                group.slots.capacity() as usize * slot_bytes
-            })
-            .sum();
+        let tiers = self.groups.iter().flat_map(|group| &group.tiers);
+        let per_slot: usize = tiers.map(TierState::bytes).sum();
+        let syncs = self.groups.iter().map(|group| size_of_val(&*group.written_in));
+        let per_slot = per_slot + syncs.sum::<usize>();
         let bytes = self.index.bytes() + per_chunk + per_slot;
-        let bytes = bytes + self.plans.bytes() + self.transfers.bytes();
+        let bytes = bytes + self.plans.bytes() + self.transfers.bytes() + self.write_queue.bytes();
         ByteCount::new(bytes as u64)
     }
 

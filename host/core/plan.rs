@@ -11,12 +11,15 @@
 //! Called by [`Lookup`](super::Lookup) and the pager.
 
 use super::chunk::{ChunkIndex, Presence};
-use super::slot::SlotState;
+use super::tier::Tier;
 use super::{Core, KEY_COUNT_MAX, MissReason, Refused};
 use crate::key::Key;
 use crate::layout::GROUP_COUNT_MAX;
 use crate::links::{Links, List};
 use crate::units::{GroupIndex, Timestamp};
+
+/// Host slots of a group, at most, that pins of chunks without a disk copy leave to others.
+const RESERVED_COUNT_MAX: u32 = 64;
 
 /// Names a plan until it is dropped or lapses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +33,8 @@ pub struct PlanId {
 pub struct Probe {
     /// Leading keys that are resident; all of them are pinned now.
     pub hit_count: u32,
+    /// Those of them that are on disk only at this time.
+    pub disk_hit_count: u32,
     /// Why the key after them missed; `None` when all hit.
     pub miss: Option<MissReason>,
 }
@@ -40,10 +45,13 @@ pub(super) struct Run {
     pub(super) first: ChunkIndex,
     pub(super) deepest: ChunkIndex,
     pub(super) chunk_count: u32,
+    /// Those of them that were on disk only when they were pinned, as far as is known.
+    disk_count: u32,
 }
 
 impl Run {
-    const EMPTY: Self = Self { first: ChunkIndex::NONE, deepest: ChunkIndex::NONE, chunk_count: 0 };
+    const EMPTY: Self =
+        Self { first: ChunkIndex::NONE, deepest: ChunkIndex::NONE, chunk_count: 0, disk_count: 0 };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,25 +216,25 @@ impl Core {
 
     /// Says why a lookup would miss a key; `None` when it is resident. Pins and counts nothing.
     pub fn peek(&self, key: Key) -> Option<MissReason> {
-        let Some(index) = self.index.find(key, self.chunks.records()) else {
-            return Some(MissReason::NeverStored);
-        };
-        self.readable(index).err()
+        match self.index.find(key, self.chunks.records()) {
+            None => Some(MissReason::NeverStored),
+            Some(index) => self.readable(index).err(),
+        }
     }
 
-    /// Checks that a chunk is in a slot that can be read.
+    /// Checks that a chunk has a copy that can be read.
     pub(super) fn readable(&self, index: ChunkIndex) -> Result<(), MissReason> {
         let chunk = self.chunks.at(index);
+        if self.is_stale(index) {
+            return Err(MissReason::Cleared);
+        }
+        let is_readable = || self.is_resident(index, Tier::Host) || self.is_disk_readable(index);
         match chunk.presence {
             Presence::Draining | Presence::Gone => Err(chunk.reason),
             Presence::Vacant => unreachable!("the index names records in use"),
-            Presence::Here => {
-                let slots = &self.groups[usize::from(chunk.group.get())].slots;
-                match slots.state(chunk.slot) {
-                    SlotState::Filling => Err(MissReason::Filling),
-                    _ => Ok(()),
-                }
-            }
+            Presence::Here if is_readable() => Ok(()),
+            Presence::Here if self.is_resident(index, Tier::Disk) => Err(MissReason::Lost),
+            Presence::Here => Err(MissReason::Filling),
         }
     }
 
@@ -241,13 +249,17 @@ impl Core {
         Refused::check_keys(keys)?;
         let mut run = self.plans.get_mut(id)?.runs[at];
         let mut found = [None; KEY_COUNT_MAX];
+        // Stale ones too: they say why they miss.
         self.index.find_many(keys, self.chunks.records(), &mut found);
-        let mut probe = Probe { hit_count: 0, miss: None };
+        let mut probe = Probe { hit_count: 0, disk_hit_count: 0, miss: None };
         for index in found.into_iter().take(keys.len()) {
             match self.admit_to_run(at, run, index, growth) {
                 Ok(index) => {
+                    let is_on_disk_only = !self.is_resident(index, Tier::Host);
                     self.pin(index);
                     run.join(index, growth);
+                    run.disk_count += u32::from(is_on_disk_only);
+                    probe.disk_hit_count += u32::from(is_on_disk_only);
                     probe.hit_count += 1;
                 }
                 Err(reason) => {
@@ -258,6 +270,8 @@ impl Core {
         }
         let missed = u64::from(probe.miss.is_some());
         self.counters.hits += u64::from(probe.hit_count);
+        self.counters.disk_hits += u64::from(probe.disk_hit_count);
+        self.counters.host_hits += u64::from(probe.hit_count - probe.disk_hit_count);
         self.counters.misses += missed;
         self.counters.probes += u64::from(probe.hit_count) + missed;
         self.plans.get_mut(id)?.runs[at] = run;
@@ -278,6 +292,7 @@ impl Core {
             return Err(MissReason::ForeignParent);
         }
         self.readable(index)?;
+        self.check_reserve(at, index)?;
         if run.chunk_count == 0 {
             return Ok(index);
         }
@@ -289,6 +304,9 @@ impl Core {
         if self.chunks.at(end).presence == Presence::Draining {
             return Err(self.chunks.at(end).reason);
         }
+        if self.is_stale(end) {
+            return Err(MissReason::Cleared);
+        }
         if self.chunks.at(child).parent == parent {
             return Ok(index);
         }
@@ -299,6 +317,25 @@ impl Core {
         }
         self.chunks.adopt(parent, child);
         Ok(index)
+    }
+
+    /// Checks that a pin leaves enough host slots for promotions. Chunks that are in host memory
+    /// alone cannot leave while they are pinned; were all slots theirs, no chunk on disk could be
+    /// loaded until some plan ends.
+    fn check_reserve(&self, at: usize, index: ChunkIndex) -> Result<(), MissReason> {
+        let group = &self.groups[at];
+        let slot_count = group.tier(Tier::Host).slots.capacity();
+        let has_disk = group.tier(Tier::Disk).slots.capacity() > 0 && !group.is_disk_lost;
+        let is_sole = self.chunks.at(index).pins == 0 && !self.is_resident(index, Tier::Disk);
+        let reserve = (slot_count / 4).clamp(1, RESERVED_COUNT_MAX);
+        let is_refused = has_disk && is_sole && group.sole_pinned + reserve >= slot_count;
+        if is_refused { Err(MissReason::Pinned) } else { Ok(()) }
+    }
+
+    /// Chunks of a plan's run that were on disk only when they were pinned.
+    pub(super) fn disk_count(&self, plan: PlanId, at: usize) -> u32 {
+        let plan = &self.plans.plans[plan.index as usize];
+        plan.runs[at].disk_count
     }
 
     /// Releases pins of the plan's run in `group`, deepest first, until it holds at most
@@ -387,6 +424,9 @@ impl Core {
             let deepest = run.deepest;
             let above = self.chunks.at(deepest).parent;
             run.chunk_count -= 1;
+            let is_on_disk_only = !self.is_resident(deepest, Tier::Host);
+            run.disk_count = run.disk_count.saturating_sub(u32::from(is_on_disk_only));
+            run.disk_count = run.disk_count.min(run.chunk_count);
             if run.chunk_count == 0 {
                 *run = Run::EMPTY;
             } else {

@@ -2,7 +2,7 @@
 
 use super::KEY_COUNT_MAX;
 use crate::key::Key;
-use crate::units::GroupIndex;
+use crate::units::{GroupIndex, SlotIndex};
 use thiserror::Error;
 
 /// Why a command as a whole was refused. Nothing was changed by it.
@@ -40,6 +40,21 @@ pub enum Refused {
     /// The plan was dropped, or its lease ended: its chunks may be gone.
     #[error("the plan was dropped or its lease has ended; look the prefix up again")]
     PlanLapsed,
+    /// The group's disk tier has no such slots.
+    #[error(
+        "group {group}: {count} disk slots from {first} on; it has {disk_slot_count}, numbered \
+         from 0"
+    )]
+    NoSuchDiskSlot {
+        /// The group.
+        group: GroupIndex,
+        /// The first slot given.
+        first: SlotIndex,
+        /// Slots given.
+        count: u32,
+        /// Disk slots that there are.
+        disk_slot_count: u32,
+    },
     /// An internal invariant was found broken; nothing is served any more.
     #[error("the core is poisoned: an internal invariant was found broken; restart the pager")]
     Poisoned,
@@ -71,4 +86,9 @@ pub enum MissReason {
     Refused,
     /// It is stored under another parent: the keys given are not one chain.
     ForeignParent,
+    /// It is in host memory alone, and so much of that is pinned already that no slot would be left
+    /// for what is on disk.
+    Pinned,
+    /// Everything was cleared since it was stored.
+    Cleared,
 }

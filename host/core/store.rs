@@ -1,8 +1,8 @@
 //! The store command: reserves slots for the chunks of a prefix that are not stored yet and sends
 //! them on their way.
 //!
-//! Chunks are taken root first. A chunk that is resident is done at once; one that another
-//! transfer fills is joined; any other gets a record and a slot, if need be a victim's. Once one
+//! Chunks are taken root first. A chunk that is resident in host memory is done at once; one that
+//! is being filled is joined; any other gets a record and a host slot, if need be a victim's. Once one
 //! chunk of a full group is refused, those after it are too: no lookup could reach them.
 //!
 //! Called by the pager under its lock.
@@ -10,8 +10,9 @@
 use super::chunk::{ChunkIndex, Presence};
 use super::evict::Eviction;
 use super::slot::SlotState;
+use super::tier::Tier;
 use super::transfer::{Direction, Failure, Stage, TransferId};
-use super::{Core, KEY_COUNT_MAX, MissReason, Refused};
+use super::{Core, MissReason, Refused};
 use crate::key::Key;
 use crate::units::{GroupIndex, Timestamp};
 
@@ -52,10 +53,10 @@ impl Core {
     fn begin_store(&mut self, request: StoreRequest<'_>) -> Result<TransferId, Refused> {
         let at = self.group_position(request.group)?;
         Refused::check_keys(request.keys)?;
-        let id = self.transfers.open(Direction::Store, request.group, request.deadline)?;
+        let (group, deadline, epoch) = (request.group, request.deadline, self.epoch);
+        let id = self.transfers.open(Direction::Store, group, deadline, epoch)?;
         let mut parent = self.resolve_parent(at, request.parent);
-        let mut found = [None; KEY_COUNT_MAX];
-        self.index.find_many(request.keys, self.chunks.records(), &mut found);
+        let found = self.find_many(request.keys);
         let mut steps = Self::steps();
         for (key, found) in request.keys.iter().zip(found) {
             let placed = parent.and_then(|parent| {
@@ -91,7 +92,7 @@ impl Core {
         let Some(key) = parent else {
             return Ok(ChunkIndex::NONE);
         };
-        let here = self.index.find(key, self.chunks.records()).filter(|index| {
+        let here = self.find(key).filter(|index| {
             let chunk = self.chunks.at(*index);
             chunk.presence == Presence::Here && usize::from(chunk.group.get()) == at
         });
@@ -104,13 +105,14 @@ impl Core {
 
     /// Says what a store of these keys would need.
     pub(super) fn slot_need(&self, keys: &[Key]) -> SlotNeed {
-        let mut found = [None; KEY_COUNT_MAX];
-        self.index.find_many(keys, self.chunks.records(), &mut found);
+        let found = self.find_many(keys);
         let found = &found[..keys.len()];
-        let presence = |index: &ChunkIndex| self.chunks.at(*index).presence;
-        let is_here = |index: &ChunkIndex| presence(index) == Presence::Here;
-        let has_slot =
-            |index: &&ChunkIndex| is_here(index) || presence(index) == Presence::Draining;
+        let is_here = |index: &ChunkIndex| self.chunks.at(*index).presence == Presence::Here;
+        // One that is draining takes no other slot: its store is refused.
+        let has_slot = |index: &&ChunkIndex| {
+            let chunk = self.chunks.at(**index);
+            chunk.presence == Presence::Draining || chunk.slot(Tier::Host).is_some()
+        };
         let leading = found.iter().map_while(|found| found.filter(is_here));
         let with_slot = found.iter().flatten().filter(has_slot).count();
         SlotNeed {
@@ -131,9 +133,7 @@ impl Core {
         let group = self.transfers.at(transfer).group;
         // This very call may have recycled a record found before it, or stored the key already.
         let is_current = |index: &ChunkIndex| self.chunks.at(*index).key == key;
-        let found =
-            found.filter(is_current).or_else(|| self.index.find(key, self.chunks.records()));
-        let Some(index) = found else {
+        let Some(index) = found.filter(is_current).or_else(|| self.find(key)) else {
             return self.fill(group, parent, key, None, steps);
         };
         let chunk = self.chunks.at(index);
@@ -153,6 +153,9 @@ impl Core {
             }
             Presence::Here => {
                 self.check_parent(group, parent, index)?;
+                if self.chunks.at(index).slot(Tier::Host).is_none() {
+                    return self.fill_beside_disk(index, steps);
+                }
                 Ok((index, self.repeat(transfer, index)))
             }
             Presence::Vacant => unreachable!("the index names records in use"),
@@ -162,10 +165,10 @@ impl Core {
     /// Joins a fill under way with the transfer's next position, or reports a resident chunk as
     /// stored.
     fn repeat(&mut self, transfer: u32, index: ChunkIndex) -> Stage {
-        let chunk = self.chunks.at_mut(index);
-        let slots = &self.groups[usize::from(chunk.group.get())].slots;
-        if slots.state(chunk.slot) == SlotState::Filling {
-            self.transfers.join(&mut chunk.joiners, transfer);
+        if self.copy(index, Tier::Host) == Some(SlotState::Filling) {
+            let position = usize::from(self.transfers.at(transfer).chunk_count);
+            let joiners = &mut self.chunks.at_mut(index).joiners;
+            self.transfers.join(joiners, transfer, position);
             self.counters.joins += 1;
             Stage::Joined
         } else {
@@ -242,11 +245,13 @@ impl Core {
             (Ok(()), Some(index)) => index,
             (Ok(()), None) => self.record_for(at, group, key, steps)?,
         };
-        let slot = self.groups[at].slots.take(index).expect("a slot was freed");
+        let slots = &mut self.groups[at].tier_mut(Tier::Host).slots;
+        let slot = slots.take(index).expect("a slot was freed");
         let depth = self.chunks.depth_below(parent);
         let chunk = self.chunks.at_mut(index);
         chunk.depth = depth;
-        chunk.slot = slot;
+        chunk.write.has_lost_turn = !chunk.children.is_empty();
+        chunk.give_slot(Tier::Host, slot);
         chunk.presence = Presence::Here;
         if parent != ChunkIndex::NONE {
             self.chunks.adopt(parent, index);
@@ -255,12 +260,28 @@ impl Core {
         Ok((index, Stage::Queued))
     }
 
+    /// Gives a chunk that is on disk only a host slot to be filled.
+    fn fill_beside_disk(
+        &mut self,
+        index: ChunkIndex,
+        steps: &mut u32,
+    ) -> Result<(ChunkIndex, Stage), Failure> {
+        let at = self.chunks.at(index).at();
+        self.free_one(at, steps)?;
+        let slots = &mut self.groups[at].tier_mut(Tier::Host).slots;
+        let slot = slots.take(index).expect("a slot was freed");
+        self.chunks.at_mut(index).give_slot(Tier::Host, slot);
+        self.settle(index);
+        self.counters.fills += 1;
+        Ok((index, Stage::Queued))
+    }
+
     /// Frees a slot of the group if none is free.
     fn free_one(&mut self, at: usize, steps: &mut u32) -> Result<(), Failure> {
-        if self.groups[at].slots.counts().free > 0 {
+        if self.groups[at].tier(Tier::Host).slots.counts().free > 0 {
             return Ok(());
         }
-        match self.evict_one(at, steps) {
+        match self.evict_one(at, Tier::Host, steps) {
             Eviction::Freed => Ok(()),
             Eviction::Nothing => Err(Failure::Full),
             Eviction::OutOfSteps => Err(Failure::Busy),
@@ -275,25 +296,35 @@ impl Core {
         key: Key,
         steps: &mut u32,
     ) -> Result<ChunkIndex, Failure> {
-        if let Some(index) = self.chunks.take(key, group, &mut self.index) {
-            return Ok(index);
-        }
-        match self.evict_one(at, steps) {
-            Eviction::OutOfSteps => Err(Failure::Busy),
-            Eviction::Freed | Eviction::Nothing => {
-                self.chunks.take(key, group, &mut self.index).ok_or(Failure::Full)
+        loop {
+            if let Some(index) = self.take_record(key, group) {
+                return Ok(index);
+            }
+            match self.evict_one(at, Tier::Host, steps) {
+                Eviction::Freed => {}
+                Eviction::OutOfSteps => return Err(Failure::Busy),
+                Eviction::Nothing => return Err(Failure::Full),
             }
         }
     }
 
+    /// Takes a record for a key that has none; it is in no list yet.
+    pub(super) fn take_record(&mut self, key: Key, group: GroupIndex) -> Option<ChunkIndex> {
+        self.forget_stale(key);
+        let epoch = self.epoch;
+        let index = self.chunks.take(key, group, &mut self.index)?;
+        self.chunks.at_mut(index).epoch = epoch;
+        Some(index)
+    }
+
     /// Takes a gone chunk's record out of the list it is in.
-    fn bring_back(&mut self, at: usize, index: ChunkIndex) {
+    pub(super) fn bring_back(&mut self, at: usize, index: ChunkIndex) {
         if self.chunks.at(index).children.is_empty() {
             self.chunks.recall(index);
         } else {
             let group = &mut self.groups[at];
             self.chunks.unorphan(&mut group.orphaned, index);
-            group.orphan_cursor = ChunkIndex::NONE;
+            group.reset_orphan_cursors();
         }
     }
 
@@ -309,7 +340,7 @@ impl Core {
 
     /// Remembers that a key was refused, so that a lookup can say so.
     fn remember_refusal(&mut self, group: GroupIndex, key: Key) {
-        if let Some(index) = self.chunks.take(key, group, &mut self.index) {
+        if let Some(index) = self.take_record(key, group) {
             self.chunks.at_mut(index).reason = MissReason::Refused;
             self.chunks.remember(index);
         }

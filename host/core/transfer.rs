@@ -1,8 +1,9 @@
 //! Transfers: at most 64 chunks of one ticket on their way out or in, and the table of them.
 //!
 //! ```text
-//! store: Queued -> Running(Pack) -> Running(OutLink) -> Done   (Joined: another store fills it)
+//! store: Queued -> Running(Pack) -> Running(OutLink) -> Done   (Joined: it is being filled)
 //! load:  Queued -> Running(InLink) -> Running(Unpack) -> Done  any of them -> Failed(why)
+//!        Queued -> Reading -> Queued  when the chunk is on disk only
 //! ```
 //!
 //! Invariants: a stage that is Done or Failed is final; a running stage ends only by its
@@ -37,11 +38,14 @@ pub enum Hop {
 /// Where one chunk of a transfer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Waits for staging.
+    /// Waits for staging, or for a host slot to be read into.
     Queued,
+    /// The chunk is being read from disk.
+    Reading,
     /// The hop is under way.
     Running(Hop),
-    /// Another transfer is filling the same key; this one ends as that one does.
+    /// The same key is being filled for another transfer: a store ends as that does, a load goes on
+    /// from there.
     Joined,
     /// Stored to the host tier, or loaded.
     Done,
@@ -81,7 +85,7 @@ pub enum Failure {
     /// The key was lost while pinned and its slot is not free yet.
     #[error("the chunk's former slot still has readers")]
     Draining,
-    /// The chunk before it is not in the host tier, so no lookup could reach it.
+    /// The chunk before it is not stored, so no lookup could reach it.
     #[error("the chunk's parent is not stored; store the prefix from its first missing chunk")]
     ParentMissing,
     /// The key is stored under another parent: the keys given are not one chain.
@@ -102,6 +106,12 @@ pub enum Failure {
     /// The bytes did not match their checksum; the chunk is lost and nothing was written.
     #[error("the chunk's bytes do not match their checksum")]
     Checksum,
+    /// The chunk could not be read from disk; it is lost there.
+    #[error("the chunk could not be read from disk")]
+    Disk,
+    /// Everything was cleared while it was under way.
+    #[error("everything stored was cleared while the transfer was under way")]
+    Cleared,
     /// An internal invariant was found broken while it was under way; nothing is served any more.
     #[error("the pager is poisoned: an internal invariant was found broken; open another one")]
     Poisoned,
@@ -146,6 +156,14 @@ pub(super) struct Transfer {
     pub(super) is_detached: bool,
     /// The last point for which a wake went out.
     pub(super) announced: Announced,
+    /// Bit `i`: position `i` is queued for a read, and holds no host slot.
+    to_read: u64,
+    /// Why it was given up while some of it was being read.
+    pub(super) given_up: Option<Failure>,
+    /// Everything was cleared since it began.
+    pub(super) is_cleared: bool,
+    /// How often everything had been cleared when it began, modulo 256.
+    pub(super) epoch: u8,
 }
 
 impl Transfer {
@@ -162,6 +180,10 @@ impl Transfer {
         final_count: 0,
         is_detached: false,
         announced: Announced::Nothing,
+        to_read: 0,
+        given_up: None,
+        is_cleared: false,
+        epoch: 0,
     };
 
     pub(super) fn stages(&self) -> &[Stage] {
@@ -195,8 +217,30 @@ impl Transfer {
         self.final_count += u8::from(stage.is_final());
     }
 
+    /// The first position that waits for staging.
     pub(super) fn first_queued(&self) -> Option<usize> {
-        self.stages().iter().position(|stage| *stage == Stage::Queued)
+        let mut stages = self.stages().iter().enumerate();
+        let is_queued = |(position, stage): (usize, &Stage)| {
+            *stage == Stage::Queued && !self.is_to_read(position)
+        };
+        stages.position(is_queued)
+    }
+
+    /// The first position that is queued for a read.
+    pub(super) fn first_to_read(&self) -> Option<usize> {
+        (self.to_read != 0).then(|| self.to_read.trailing_zeros() as usize)
+    }
+
+    pub(super) fn is_to_read(&self, position: usize) -> bool {
+        self.to_read >> position & 1 == 1
+    }
+
+    pub(super) fn mark_to_read(&mut self, position: usize) {
+        self.to_read |= 1 << position;
+    }
+
+    pub(super) fn unmark(&mut self, position: usize) {
+        self.to_read &= !(1 << position);
     }
 
     /// The point that the transfer has reached.
@@ -228,7 +272,9 @@ pub(super) struct TransferTable {
     /// Members: free records, or those that wait for staging; never both.
     links: Links,
     free: List,
-    /// Members: joined positions, [`KEY_COUNT_MAX`] a transfer, by the chunk that they wait for.
+    /// Members: transfers of which some positions wait for a read.
+    read_links: Links,
+    /// Members: joined or reading positions, [`KEY_COUNT_MAX`] a transfer, by the chunk that they wait for.
     joins: Links,
 }
 
@@ -240,12 +286,13 @@ impl TransferTable {
             links.push_back(&mut free, index);
         }
         let transfers = vec![Transfer::VACANT; transfer_count_max as usize].into_boxed_slice();
+        let read_links = Links::new(transfer_count_max);
         let joins = Links::new(transfer_count_max * POSITIONS);
-        Self { transfers, links, free, joins }
+        Self { transfers, links, free, read_links, joins }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let links = (1 + KEY_COUNT_MAX) * Links::NODE_BYTES;
+        let links = (2 + KEY_COUNT_MAX) * Links::NODE_BYTES;
         self.transfers.len() * (size_of::<Transfer>() + links)
     }
 
@@ -255,6 +302,7 @@ impl TransferTable {
         direction: Direction,
         group: GroupIndex,
         deadline: Timestamp,
+        epoch: u8,
     ) -> Result<TransferId, Refused> {
         let transfer_count_max = self.transfers.len();
         let index = self.free.first().ok_or(Refused::TransfersExhausted { transfer_count_max })?;
@@ -266,6 +314,7 @@ impl TransferTable {
         transfer.direction = direction;
         transfer.group = group;
         transfer.deadline = deadline;
+        transfer.epoch = epoch;
         Ok(TransferId { index, generation })
     }
 
@@ -302,9 +351,9 @@ impl TransferTable {
             .filter_map(|(index, transfer)| transfer.is_live.then_some(index))
     }
 
-    /// Lets the next position of a transfer wait for the chunk of `joiners`.
-    pub(super) fn join(&mut self, joiners: &mut List, index: u32) {
-        let position = u32::from(self.at(index).chunk_count);
+    /// Lets a position of a transfer wait for the chunk of `joiners`.
+    pub(super) fn join(&mut self, joiners: &mut List, index: u32, position: usize) {
+        let position = u32::try_from(position).expect("at most 64 positions");
         self.joins.push_back(joiners, index * POSITIONS + position);
     }
 
@@ -333,6 +382,21 @@ impl TransferTable {
 
     pub(super) fn stop_waiting(&mut self, waiting: &mut List, index: u32) {
         self.links.remove(waiting, index);
+    }
+
+    /// Lets a transfer wait for a read, if it does not yet.
+    pub(super) fn wait_for_read(&mut self, waiting: &mut List, index: u32) {
+        if !self.read_links.is_linked(index) {
+            self.read_links.push_back(waiting, index);
+        }
+    }
+
+    pub(super) fn stop_waiting_for_read(&mut self, waiting: &mut List, index: u32) {
+        self.read_links.remove(waiting, index);
+    }
+
+    pub(super) fn is_waiting_for_read(&self, index: u32) -> bool {
+        self.read_links.is_linked(index)
     }
 
     pub(super) fn is_waiting(&self, index: u32) -> bool {

@@ -116,6 +116,7 @@ pub(super) fn core_groups(layout: &Layout, shares: &[Share]) -> Vec<GroupConfig>
             slot_count: share.slot_count,
             attention: group.attention(),
             pieces_per_chunk: 1,
+            disk_slot_count: 0,
         })
         .collect()
 }

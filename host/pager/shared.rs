@@ -123,6 +123,8 @@ impl Effects {
         for action in self.actions.drain(..) {
             match action {
                 Action::Start(hop) => self.hops.push(hop),
+                // The groups are made without a disk tier.
+                Action::Disk(request) => unreachable!("a disk hop without a disk: {request:?}"),
                 Action::Wake { transfer } => {
                     let Some(now) = core.stages(transfer) else { continue };
                     let mut stages = [Stage::Queued; KEY_COUNT_MAX];

@@ -45,6 +45,14 @@ impl Policy for Lru {
         self.links.push_back(&mut self.recency, slot.get());
     }
 
+    fn victim_after(&self, slot: Option<SlotIndex>) -> Option<SlotIndex> {
+        let next = match slot {
+            None => self.links.last(self.recency),
+            Some(slot) => self.links.before(self.recency, slot.get()),
+        };
+        next.map(SlotIndex::new)
+    }
+
     fn is_ranked(&self, slot: SlotIndex) -> bool {
         self.links.is_linked(slot.get())
     }
@@ -69,6 +77,21 @@ mod tests {
         lru.rank(SlotIndex::new(2));
         let order: Vec<u32> = std::iter::from_fn(|| lru.pop_victim()).map(SlotIndex::get).collect();
         assert_eq!(order, [0, 3, 1, 2]);
+    }
+
+    #[test]
+    fn the_ranking_is_told_in_the_order_in_which_slots_would_leave() {
+        let mut lru = Lru::new(4);
+        for slot in [2, 0, 3, 1] {
+            lru.rank(SlotIndex::new(slot));
+        }
+        let next = |slot: &SlotIndex| lru.victim_after(Some(*slot));
+        let told: Vec<u32> =
+            std::iter::successors(lru.victim_after(None), next).map(SlotIndex::get).collect();
+        assert_eq!(told, [2, 0, 3, 1]);
+        let left: Vec<u32> = std::iter::from_fn(|| lru.pop_victim()).map(SlotIndex::get).collect();
+        assert_eq!(left, told);
+        assert_eq!(lru.victim_after(None), None);
     }
 
     #[test]

@@ -51,6 +51,14 @@ pub trait Policy: Debug + Send {
     /// May panic when `slot` is ranked already.
     fn rank_next(&mut self, slot: SlotIndex);
 
+    /// Returns the slot that would leave after `slot` if the ranking stayed as it is, or the one
+    /// that leaves next for `None`; `None` at the end.
+    ///
+    /// # Panics
+    ///
+    /// May panic when `slot` is not ranked.
+    fn victim_after(&self, slot: Option<SlotIndex>) -> Option<SlotIndex>;
+
     /// Whether `slot` is ranked.
     fn is_ranked(&self, slot: SlotIndex) -> bool;
 

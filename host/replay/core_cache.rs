@@ -54,6 +54,7 @@ impl CoreCache {
             slot_count: capacity.get(),
             attention: Attention::Full,
             pieces_per_chunk: 1,
+            disk_slot_count: 0,
         };
         let core = Core::new(&CoreConfig::new(vec![group]))?;
         Ok(Self { core, keys: Vec::new(), actions: Vec::new() })

@@ -162,6 +162,7 @@ pub(crate) fn config() -> impl Strategy<Value = CoreConfig> {
             slot_count,
             attention,
             pieces_per_chunk,
+            disk_slot_count: 0,
         })
     };
     let window = (1..20_u32)

@@ -53,7 +53,7 @@ impl Model {
     ) -> Result<Probe, Refused> {
         let group = self.check_keys(group, keys)?;
         let at = self.plan_at(id)?;
-        let mut probe = Probe { hit_count: 0, miss: None };
+        let mut probe = Probe { hit_count: 0, disk_hit_count: 0, miss: None };
         for key in keys {
             self.counters.probes += 1;
             if let Err(reason) = self.admit(at, group, *key, growth) {
@@ -62,6 +62,7 @@ impl Model {
                 break;
             }
             self.counters.hits += 1;
+            self.counters.host_hits += 1;
             probe.hit_count += 1;
             self.pin(*key, Owner::Plan(id));
             let run = &mut self.plans[at].runs[group];

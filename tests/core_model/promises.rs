@@ -32,7 +32,12 @@ impl Bench {
     }
 
     fn with(slot_count: u32, change: impl FnOnce(&mut CoreConfig)) -> Self {
-        let group = |attention| GroupConfig { slot_count, attention, pieces_per_chunk: 1 };
+        let group = |attention| GroupConfig {
+            slot_count,
+            attention,
+            pieces_per_chunk: 1,
+            disk_slot_count: 0,
+        };
         let window = Attention::Window { tokens: TokenCount::new(64) };
         let mut config = CoreConfig::new(vec![group(Attention::Full), group(window)]);
         change(&mut config);

@@ -17,7 +17,7 @@ use kvtide::units::{GroupIndex, SlotIndex, Timestamp, TokenCount};
 use std::collections::{HashMap, HashSet};
 
 /// Keys of a group.
-const NODE_COUNT: usize = 40;
+pub(crate) const NODE_COUNT: usize = 40;
 
 /// Plans and transfers that are over, but whose names the rig goes on using.
 const NAME_COUNT_OVER: usize = 2;
@@ -46,11 +46,11 @@ pub(crate) struct Rig {
 }
 
 /// Returns the key of a node. Group 2 is a comb of long prefixes, the others are bushes.
-fn key_of(group: usize, node: usize) -> Key {
+pub(crate) fn key_of(group: usize, node: usize) -> Key {
     Key::from_u128(((group as u128 + 1) << 70) | ((node as u128 + 1) << 3))
 }
 
-fn parent_of(group: usize, node: usize) -> Option<usize> {
+pub(crate) fn parent_of(group: usize, node: usize) -> Option<usize> {
     match group {
         0 => node.checked_sub(1).map(|below| below / 2),
         1 if node.is_multiple_of(20) => None,
@@ -60,7 +60,7 @@ fn parent_of(group: usize, node: usize) -> Option<usize> {
 }
 
 /// Returns the prefix that ends at a node, root first.
-fn path_to(group: usize, node: usize) -> Vec<Key> {
+pub(crate) fn path_to(group: usize, node: usize) -> Vec<Key> {
     let mut path: Vec<Key> = std::iter::successors(Some(node), |node| parent_of(group, *node))
         .map(|node| key_of(group, node))
         .collect();
@@ -68,11 +68,11 @@ fn path_to(group: usize, node: usize) -> Vec<Key> {
     path
 }
 
-fn group_index(group: usize) -> GroupIndex {
+pub(crate) fn group_index(group: usize) -> GroupIndex {
     GroupIndex::new(u8::try_from(group).expect("three groups"))
 }
 
-fn pick<Item: Copy>(items: &[Item], number: usize) -> Option<Item> {
+pub(crate) fn pick<Item: Copy>(items: &[Item], number: usize) -> Option<Item> {
     (!items.is_empty()).then(|| items[number % items.len()])
 }
 
@@ -389,7 +389,7 @@ impl Rig {
     }
 
     fn start(&mut self, hop: HopRequest, start: Start) {
-        let HopRequest { hop: kind, transfer, position, group, slot } = hop;
+        let HopRequest { hop: kind, transfer, position, group, slot, .. } = hop;
         let key = start.key;
         assert_eq!(start, Start { hop: kind, transfer, position, group, key });
         let is_same = |(other, _): &&(HopRequest, Key)| {

@@ -275,7 +275,7 @@ impl<'engine> Worker<'engine> {
                     self.check(request, chunk, block, |_, fragment| is_poison(fragment));
                 }
             }
-            Stage::Queued | Stage::Running(_) | Stage::Joined => {
+            Stage::Queued | Stage::Reading | Stage::Running(_) | Stage::Joined => {
                 unreachable!("a ticket that has ended has only final stages")
             }
         }

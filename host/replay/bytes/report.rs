@@ -90,6 +90,8 @@ const fn failure_name(failure: Failure) -> &'static str {
         Failure::Cancelled => "cancelled",
         Failure::Device => "device",
         Failure::Checksum => "checksum",
+        Failure::Disk => "disk",
+        Failure::Cleared => "cleared",
         Failure::Poisoned => "poisoned",
     }
 }

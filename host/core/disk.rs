@@ -1,0 +1,183 @@
+//! The disk tier as its caller sees it: completions, points, syncs, and what happens when a drive
+//! fails.
+//!
+//! A copy on disk is *written* once its write has ended well, and *durable* once a sync that began
+//! after that has ended well. Syncs are told apart by epochs: each slot remembers the epoch in which
+//! its write ended, and a finished sync makes all epochs up to its own durable at once.
+//!
+//! Invariants: a copy on a lost disk is never read, and never counts as one that is left.
+//!
+//! Called by the pager under its lock.
+
+use super::action::{DiskCompletion, DiskHop};
+use super::chunk::{ChunkIndex, Presence};
+use super::slot::{SlotCounts, SlotState};
+use super::tier::Tier;
+use super::{Core, KEY_COUNT_MAX, MissReason, Refused};
+use crate::key::Key;
+use crate::units::{GroupIndex, SlotIndex};
+
+/// How far a chunk has come: what its bytes survive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StorePoint {
+    /// In host memory.
+    Host,
+    /// On disk: survives the end of the process.
+    Written,
+    /// On disk, and synced since: survives a power cut.
+    Durable,
+}
+
+/// Names what is written at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncMark(u64);
+
+impl Core {
+    /// Takes in the end of one disk hop.
+    ///
+    /// # Panics
+    ///
+    /// In builds with debug assertions, panics on a completion of a hop that is not under way; in
+    /// others that poisons the core.
+    pub fn complete_disk(&mut self, completion: DiskCompletion) {
+        self.run_guarded(|core| {
+            let index = completion.chunk.0;
+            match completion.hop {
+                DiskHop::Write => core.write_ended(index, completion.outcome),
+                DiskHop::Read => core.read_ended(index, completion.outcome),
+            }
+            core.launch();
+        });
+    }
+
+    /// Returns the disk slots of a group by use; `None` when there is no such group.
+    pub fn disk_slots(&self, group: GroupIndex) -> Option<SlotCounts> {
+        let group = self.groups.get(usize::from(group.get()))?;
+        Some(group.tier(Tier::Disk).slots.counts())
+    }
+
+    /// Begins a sync: returns a mark for all that is written by now. Call it before the sync is
+    /// submitted.
+    pub fn begin_sync(&mut self) -> SyncMark {
+        let mark = SyncMark(self.sync_epoch);
+        self.sync_epoch += 1;
+        mark
+    }
+
+    /// Takes in the success of a sync: what was written before its mark is durable.
+    pub fn synced(&mut self, mark: SyncMark) {
+        self.durable_epoch = self.durable_epoch.max(mark.0);
+    }
+
+    /// Returns the point that a key has reached; `None` when it is not resident.
+    pub fn point(&self, key: Key) -> Option<StorePoint> {
+        let index = self.find(key)?;
+        let chunk = self.chunks.at(index);
+        if chunk.presence != Presence::Here {
+            return None;
+        }
+        if self.is_disk_readable(index) {
+            let slot = self.slot_of(index, Tier::Disk);
+            let written_in = self.groups[chunk.at()].written_in[slot.get() as usize];
+            let is_durable = written_in <= self.durable_epoch;
+            return Some(if is_durable { StorePoint::Durable } else { StorePoint::Written });
+        }
+        self.is_resident(index, Tier::Host).then_some(StorePoint::Host)
+    }
+
+    /// Stops all further writes of a group, because a sync failed or its drive takes none. What
+    /// waits is dropped and counted in this and the following steps; reads go on.
+    pub fn stop_writes(&mut self, group: GroupIndex) {
+        self.run_guarded(|core| {
+            if let Some(at) = core.disk_group(group) {
+                core.groups[at].are_writes_stopped = true;
+                core.reads.may_begin = true;
+                core.launch();
+            }
+        });
+    }
+
+    /// Gives up a group's disk, because its drive is gone: no copy on it is read any more, and all
+    /// are lost, in this and the following steps. Hops under way end by their completions.
+    pub fn stop_disk(&mut self, group: GroupIndex) {
+        self.run_guarded(|core| {
+            if let Some(at) = core.disk_group(group) {
+                let group = &mut core.groups[at];
+                group.are_writes_stopped = true;
+                if !std::mem::replace(&mut group.is_disk_lost, true) {
+                    group.lost_until = 0;
+                }
+                core.lose_disk_copies();
+                core.launch();
+            }
+        });
+    }
+
+    /// Whether the chunk's copy on disk can be read.
+    pub(super) fn is_disk_readable(&self, index: ChunkIndex) -> bool {
+        let at = self.chunks.at(index).at();
+        self.is_resident(index, Tier::Disk) && !self.groups[at].is_disk_lost
+    }
+
+    /// Whether a lost disk still has copies to be given up.
+    pub(super) fn is_losing(&self) -> bool {
+        self.groups.iter().any(|group| {
+            let slot_count = group.tier(Tier::Disk).slots.capacity();
+            group.is_disk_lost && group.lost_until < slot_count
+        })
+    }
+
+    /// Gives up copies on lost disks, in one bounded step.
+    pub(super) fn lose_disk_copies(&mut self) {
+        let mut budget = KEY_COUNT_MAX;
+        for at in 0..self.groups.len() {
+            let slot_count = self.groups[at].tier(Tier::Disk).slots.capacity();
+            while self.groups[at].is_disk_lost
+                && self.groups[at].lost_until < slot_count
+                && budget > 0
+            {
+                budget -= 1;
+                let slot = SlotIndex::new(self.groups[at].lost_until);
+                self.groups[at].lost_until += 1;
+                let slots = &self.groups[at].tier(Tier::Disk).slots;
+                if let SlotState::Resident { .. } = slots.state(slot) {
+                    self.lose_disk_copy(slots.chunk(slot));
+                }
+            }
+        }
+    }
+
+    /// Gives up a chunk's resident copy on disk, and the chunk with it if that was its last. A read
+    /// under way keeps the slot until it ends.
+    pub(super) fn lose_disk_copy(&mut self, index: ChunkIndex) {
+        let chunk = self.chunks.at(index);
+        if chunk.presence != Presence::Here {
+            return;
+        }
+        if chunk.slot(Tier::Host).is_none() {
+            return self.lose(index, MissReason::Lost);
+        }
+        let (at, slot) = (chunk.at(), self.slot_of(index, Tier::Disk));
+        if self.copy(index, Tier::Disk) == Some(SlotState::Resident { readers: 0 }) {
+            self.free_slot(index, Tier::Disk);
+        } else {
+            self.groups[at].tier_mut(Tier::Disk).slots.close(slot);
+        }
+        self.settle(index);
+    }
+
+    /// Checks that a group has `count` disk slots from `first` on.
+    pub(super) fn check_disk_slots(
+        &self,
+        group: GroupIndex,
+        first: SlotIndex,
+        count: u32,
+    ) -> Result<usize, Refused> {
+        let at = self.group_position(group)?;
+        let disk_slot_count = self.groups[at].tier(Tier::Disk).slots.capacity();
+        match first.get().checked_add(count) {
+            Some(end) if end <= disk_slot_count => Ok(at),
+            _ => Err(Refused::NoSuchDiskSlot { group, first, count, disk_slot_count }),
+        }
+    }
+}

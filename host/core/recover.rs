@@ -1,0 +1,262 @@
+//! Recovery: what an earlier run left on disk is taken in, and what is on disk is told in the order
+//! that the next run needs.
+//!
+//! Every disk slot is *unscanned* at first: neither hit nor free. The caller names what it finds,
+//! in any order and at most 64 chunks a call, the coldest first as far as that is known; then, or in
+//! between, it frees the slots in which nothing was found. A chunk found before its parent hangs
+//! below a record without copies; no lookup reaches it until the parent comes, by adoption or by a
+//! store, and eviction takes it first.
+//!
+//! Called by the pager under its lock.
+
+use super::chunk::{ChunkIndex, Presence};
+use super::slot::SlotState;
+use super::tier::{Tier, TierState};
+use super::{Core, KEY_COUNT_MAX, Refused};
+use crate::key::Key;
+use crate::units::{GroupIndex, SlotIndex};
+
+/// Slots that one call of [`Core::free_disk_slots`] looks at.
+const FREED_COUNT_MAX: u32 = 4096;
+
+/// A chunk on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundChunk {
+    /// Its key.
+    pub key: Key,
+    /// The chunk before it; `None` for a root.
+    pub parent: Option<Key>,
+    /// Chunks before it.
+    pub depth: u32,
+    /// Where it is.
+    pub disk_slot: SlotIndex,
+    /// Whether it is known to survive a power cut.
+    pub is_durable: bool,
+}
+
+impl Core {
+    /// Takes in up to 64 chunks that were found on disk, each as just used.
+    ///
+    /// What contradicts what is known is skipped and counted, and its slot is left to
+    /// [`free_disk_slots`](Core::free_disk_slots): a slot that is owned or free already, a key that
+    /// has a disk copy or another parent or depth, a key of another group.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NoSuchGroup`], [`Refused::NoSuchDiskSlot`], [`Refused::KeyCount`] and
+    /// [`Refused::Poisoned`]; then nothing was taken in.
+    pub fn adopt_disk(&mut self, group: GroupIndex, found: &[FoundChunk]) -> Result<(), Refused> {
+        self.guarded(|core| {
+            let at = core.group_position(group)?;
+            if found.is_empty() || found.len() > KEY_COUNT_MAX {
+                return Err(Refused::KeyCount { key_count: found.len() });
+            }
+            for chunk in found {
+                core.check_disk_slots(group, chunk.disk_slot, 1)?;
+            }
+            for chunk in found {
+                if core.adopt(at, group, chunk).is_some() {
+                    core.counters.adopted += 1;
+                } else {
+                    core.counters.adoptions_skipped += 1;
+                }
+            }
+            core.launch();
+            Ok(())
+        })
+    }
+
+    /// Frees those of the `count` disk slots from `first` on of which nothing is known, at most
+    /// 4,096 a call. They are handed out in the order in which they were freed. Returns how many
+    /// became free.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NoSuchGroup`], [`Refused::NoSuchDiskSlot`] and [`Refused::Poisoned`].
+    pub fn free_disk_slots(
+        &mut self,
+        group: GroupIndex,
+        first: SlotIndex,
+        count: u32,
+    ) -> Result<u32, Refused> {
+        self.guarded(|core| {
+            let count = count.min(FREED_COUNT_MAX);
+            let at = core.check_disk_slots(group, first, count)?;
+            let slots = &mut core.groups[at].tier_mut(Tier::Disk).slots;
+            let mut freed = 0;
+            for slot in first.get()..first.get() + count {
+                freed += u32::from(slots.free_unscanned(SlotIndex::new(slot)));
+            }
+            core.launch();
+            Ok(freed)
+        })
+    }
+
+    /// Returns a group's chunks that are resident on disk, the one that is evicted next first and
+    /// those that are pinned or in use last: what a snapshot holds, in the order in which
+    /// [`adopt_disk`](Core::adopt_disk) wants it back.
+    ///
+    /// Costs time in proportion to the slots: for the close of a store.
+    pub fn disk_entries(&self, group: GroupIndex) -> impl Iterator<Item = FoundChunk> + '_ {
+        let group = self.groups.get(usize::from(group.get()));
+        group.into_iter().flat_map(move |group| {
+            let tier = group.tier(Tier::Disk);
+            let all = || {
+                (0..tier.slots.capacity()).map(SlotIndex::new).filter(|slot| {
+                    let state = tier.slots.state(*slot);
+                    matches!(state, SlotState::Resident { .. })
+                })
+            };
+            let is_set_aside = |slot: &SlotIndex| {
+                self.chunks.at(tier.slots.chunk(*slot)).is_set_aside[Tier::Disk.number()]
+            };
+            let ranked = std::iter::successors(tier.policy.victim_after(None), |slot| {
+                tier.policy.victim_after(Some(*slot))
+            });
+            let unplaced =
+                all().filter(move |slot| !is_set_aside(slot) && !tier.policy.is_ranked(*slot));
+            let slots = all().filter(is_set_aside).chain(ranked).chain(unplaced);
+            slots.filter_map(|slot| self.disk_entry(&group.written_in, slot, tier))
+        })
+    }
+
+    fn disk_entry(
+        &self,
+        written_in: &[u64],
+        disk_slot: SlotIndex,
+        tier: &TierState,
+    ) -> Option<FoundChunk> {
+        let index = tier.slots.chunk(disk_slot);
+        if self.is_stale(index) || !self.is_disk_readable(index) {
+            return None;
+        }
+        let chunk = self.chunks.at(index);
+        let lineage = self.lineage(index);
+        let is_durable = written_in[disk_slot.get() as usize] <= self.durable_epoch;
+        let (parent, depth) = (lineage.parent, lineage.depth);
+        Some(FoundChunk { key: chunk.key, parent, depth, disk_slot, is_durable })
+    }
+
+    /// Takes in one chunk; `None` when it does not fit what is known.
+    fn adopt(&mut self, at: usize, group: GroupIndex, found: &FoundChunk) -> Option<()> {
+        let disk = self.groups[at].tier(Tier::Disk);
+        let is_unknown = disk.slots.state(found.disk_slot) == SlotState::Unscanned;
+        let is_root = found.parent.is_none();
+        let spares_ancestors = self.groups[at].spares_ancestors();
+        let is_odd = spares_ancestors && is_root != (found.depth == 0);
+        if !is_unknown || is_odd || self.groups[at].is_disk_lost || found.parent == Some(found.key)
+        {
+            return None;
+        }
+        let index = match self.find(found.key) {
+            Some(index) => {
+                self.check_found(group, index, found)?;
+                if self.chunks.at(index).presence == Presence::Gone {
+                    self.bring_back(at, index);
+                }
+                index
+            }
+            None => self.take_record(found.key, group)?,
+        };
+        let Some(parent) = self.parent_of_found(at, group, found) else {
+            self.file_gone(at, index);
+            return None;
+        };
+        self.link_found(at, index, parent, found);
+        Some(())
+    }
+
+    /// Checks a chunk that is known already against what was found.
+    fn check_found(&self, group: GroupIndex, index: ChunkIndex, found: &FoundChunk) -> Option<()> {
+        let chunk = self.chunks.at(index);
+        let spares_ancestors = self.groups[chunk.at()].spares_ancestors();
+        let is_bound = chunk.presence == Presence::Here || !chunk.children.is_empty();
+        let has_moved = spares_ancestors && is_bound && chunk.depth != found.depth;
+        let is_other = match chunk.presence {
+            Presence::Here => {
+                let known = chunk.parent.some().map(|parent| self.chunks.at(parent).key);
+                let differs = known != found.parent && (spares_ancestors || known.is_some());
+                differs || chunk.slot(Tier::Disk).is_some()
+            }
+            Presence::Gone => false,
+            Presence::Draining | Presence::Vacant => true,
+        };
+        (chunk.group == group && !has_moved && !is_other).then_some(())
+    }
+
+    /// Finds the record below which the chunk belongs, or makes one without copies. A record that
+    /// is gone is in no list until [`file_gone`](Self::file_gone). In a window group a chunk whose
+    /// parent is not here is a root.
+    fn parent_of_found(
+        &mut self,
+        at: usize,
+        group: GroupIndex,
+        found: &FoundChunk,
+    ) -> Option<ChunkIndex> {
+        let Some(key) = found.parent else {
+            return Some(ChunkIndex::NONE);
+        };
+        let spares_ancestors = self.groups[at].spares_ancestors();
+        let known = self.find(key);
+        if !spares_ancestors {
+            let here = known.filter(|parent| {
+                let chunk = self.chunks.at(*parent);
+                let is_above = chunk.depth.checked_add(1) == Some(found.depth);
+                chunk.presence == Presence::Here && chunk.group == group && is_above
+            });
+            return Some(here.unwrap_or(ChunkIndex::NONE));
+        }
+        let Some(index) = known else {
+            let index = self.take_record(key, group)?;
+            self.chunks.at_mut(index).depth = found.depth - 1;
+            return Some(index);
+        };
+        let chunk = self.chunks.at(index);
+        let is_bound = chunk.presence == Presence::Here || !chunk.children.is_empty();
+        let fits = chunk.group == group
+            && chunk.presence != Presence::Draining
+            && (!is_bound || chunk.depth.checked_add(1) == Some(found.depth));
+        if !fits {
+            return None;
+        }
+        if chunk.presence == Presence::Gone {
+            self.bring_back(at, index);
+            self.chunks.at_mut(index).depth = found.depth - 1;
+        }
+        Some(index)
+    }
+
+    /// Files a record that has no copies, if it has none: with its children, or in the history.
+    fn file_gone(&mut self, at: usize, index: ChunkIndex) {
+        if index == ChunkIndex::NONE || self.chunks.at(index).presence != Presence::Gone {
+            return;
+        }
+        if self.chunks.at(index).children.is_empty() {
+            self.chunks.remember(index);
+        } else {
+            self.chunks.orphan(&mut self.groups[at].orphaned, index);
+        }
+    }
+
+    /// Gives a chunk its disk copy, below its parent.
+    fn link_found(&mut self, at: usize, index: ChunkIndex, parent: ChunkIndex, found: &FoundChunk) {
+        let was_here = self.chunks.at(index).presence == Presence::Here;
+        self.unwish(index);
+        let slot = found.disk_slot;
+        let written_in = if found.is_durable { self.durable_epoch } else { self.sync_epoch };
+        let group = &mut self.groups[at];
+        group.tier_mut(Tier::Disk).slots.adopt(slot, index);
+        group.written_in[slot.get() as usize] = written_in;
+        let chunk = self.chunks.at_mut(index);
+        chunk.give_slot(Tier::Disk, slot);
+        chunk.presence = Presence::Here;
+        if !was_here {
+            chunk.depth = found.depth;
+        }
+        if chunk.parent != parent && parent != ChunkIndex::NONE {
+            self.chunks.adopt(parent, index);
+        }
+        self.file_gone(at, parent);
+        self.settle(index);
+    }
+}

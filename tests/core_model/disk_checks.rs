@@ -1,0 +1,178 @@
+//! What must hold after every operation on a core with a disk tier.
+
+use crate::disk_rig::{DiskRig, Place, Written};
+use crate::rig::{NODE_COUNT, group_index, key_of, parent_of};
+use kvtide::core::{DiskHop, DiskRequest, Failure, Hop, HopRequest, MissReason, Stage, StorePoint};
+use kvtide::key::Key;
+use kvtide::layout::Attention;
+use kvtide::units::GroupIndex;
+
+impl DiskRig {
+    /// Checks every promise that can be seen from outside.
+    pub(crate) fn check(&mut self) {
+        self.check_slots();
+        self.check_points();
+        self.check_plans();
+        self.check_families();
+        self.check_stages();
+    }
+
+    pub(crate) fn start(&mut self, hop: HopRequest) {
+        let transfer = self.transfers.iter().find(|known| known.id == hop.transfer);
+        let transfer = transfer.expect("a hop belongs to a transfer");
+        let key = transfer.keys[usize::from(hop.position)];
+        assert!(transfer.cleared.is_empty(), "no hop begins for what was cleared");
+        let is_fill = matches!(hop.hop, Hop::Pack | Hop::OutLink);
+        assert_eq!(is_fill, transfer.is_store);
+        let place = (hop.group, hop.slot);
+        if is_fill {
+            self.assert_host_idle(place);
+            if hop.hop == Hop::OutLink {
+                self.host.remove(&place);
+            }
+        } else {
+            let bytes = self.host.get(&place).copied();
+            assert_eq!(bytes, Some((key, self.clear_count)), "a load finds its bytes");
+        }
+        self.hops.push((hop, key));
+    }
+
+    /// Checks that nothing else moves bytes out of or into a host slot that is to be filled.
+    fn assert_host_idle(&self, place: Place) {
+        let is_place = |(hop, _): &&(HopRequest, Key)| (hop.group, hop.slot) == place;
+        assert!(self.hops.iter().find(is_place).is_none(), "a slot in flight is not reused");
+        let is_used = self.disk_hops.iter().any(|hop| (hop.group, hop.slot) == place);
+        assert!(!is_used, "a slot that is written or read into is not reused");
+    }
+
+    pub(crate) fn start_disk(&mut self, request: DiskRequest) {
+        let (place, disk_place) =
+            ((request.group, request.slot), (request.group, request.disk_slot));
+        let is_busy = self.disk_hops.iter().any(|hop| (hop.group, hop.disk_slot) == disk_place);
+        assert!(!is_busy, "a disk slot has one hop at a time");
+        assert!(!self.unscanned.contains(&disk_place), "an unscanned slot is left alone");
+        assert!(!self.is_disk_lost.contains(&request.group), "a lost disk is left alone");
+        let bytes = (request.key, self.clear_count);
+        match request.hop {
+            DiskHop::Write => {
+                assert!(!self.are_writes_stopped.contains(&request.group), "no write after a stop");
+                assert_eq!(self.host.get(&place), Some(&bytes), "what is written is there");
+                self.disk.remove(&disk_place);
+            }
+            DiskHop::Read => {
+                self.assert_host_idle(place);
+                let written = self.disk.get(&disk_place).map(|written| written.bytes);
+                assert_eq!(written, Some(bytes), "what is read is there");
+                self.host.remove(&place);
+            }
+        }
+        self.disk_hops.push(request);
+        let running = |hop| self.disk_hops.iter().filter(|request| request.hop == hop).count();
+        assert!(running(DiskHop::Write) <= self.config.disk_writes_max as usize);
+        assert!(running(DiskHop::Read) <= self.config.disk_reads_max as usize);
+    }
+
+    fn check_slots(&self) {
+        for (group, sizes) in (0_u8..).map(GroupIndex::new).zip(&self.config.groups) {
+            let host = self.core.slots(group).expect("the group is there");
+            assert_eq!(host.used + host.free, sizes.slot_count);
+            let disk = self.core.disk_slots(group).expect("the group is there");
+            let unscanned = self.unscanned.iter().filter(|(at, _)| *at == group).count();
+            assert_eq!(disk.unscanned as usize, unscanned);
+            assert_eq!(disk.used + disk.free + disk.unscanned, sizes.disk_slot_count);
+        }
+        let counters = self.core.counters();
+        assert_eq!(counters.host_hits + counters.disk_hits + counters.misses, counters.probes);
+    }
+
+    /// A chunk is resident where its bytes are, and durable once a sync has covered them.
+    fn check_points(&self) {
+        for group in 0..self.config.groups.len() {
+            let index = group_index(group);
+            for node in 0..NODE_COUNT {
+                let key = key_of(group, node);
+                let point = self.core.point(key);
+                assert_eq!(point.is_some(), self.core.peek(key).is_none(), "{key:?}: {point:?}");
+                let bytes = (key, self.clear_count);
+                let is_at = |at: GroupIndex| at == index;
+                match point {
+                    None => {}
+                    Some(StorePoint::Host) => {
+                        let mut places = self.host.iter();
+                        let is_there = places.any(|((at, _), held)| is_at(*at) && *held == bytes);
+                        assert!(is_there, "what is in host memory is there");
+                    }
+                    Some(point) => {
+                        assert!(!self.is_disk_lost.contains(&index));
+                        let is_copy = |place: &Place, written: &Written| {
+                            is_at(place.0) && written.bytes == bytes
+                        };
+                        let mut durable = self
+                            .disk
+                            .iter()
+                            .filter(|(place, written)| is_copy(place, written))
+                            .map(|(_, written)| self.is_durable(written))
+                            .peekable();
+                        assert!(durable.peek().is_some(), "what is written is on disk");
+                        // Former copies may lie in slots that are free again.
+                        let is_durable = point == StorePoint::Durable;
+                        assert!(durable.any(|known| known == is_durable), "{key:?} is {point:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_durable(&self, written: &Written) -> bool {
+        written.is_durable || written.covered_by.is_some_and(|sync| self.syncs[sync].1)
+    }
+
+    /// What a plan holds stays, unless it was lost.
+    fn check_plans(&self) {
+        for plan in &self.plans {
+            for key in plan.runs.iter().flatten() {
+                let is_held = self.core.peek(*key).is_none() || self.lost.contains(key);
+                assert!(is_held, "{key:?} is pinned and {:?}", self.core.peek(*key));
+            }
+        }
+    }
+
+    /// In a full group, eviction takes a chunk's last copy only when no descendant has one.
+    fn check_families(&self) {
+        for (group, sizes) in self.config.groups.iter().enumerate() {
+            if sizes.attention != Attention::Full {
+                continue;
+            }
+            for node in 0..NODE_COUNT {
+                let key = key_of(group, node);
+                let Some(parent) = parent_of(group, node).map(|above| key_of(group, above)) else {
+                    continue;
+                };
+                let is_spared = self.core.peek(parent) != Some(MissReason::Evicted);
+                let is_here = self.core.peek(key).is_none();
+                assert!(
+                    is_spared || !is_here || self.adopted.contains(&key),
+                    "{parent:?} was evicted before {key:?}"
+                );
+            }
+        }
+    }
+
+    fn check_stages(&mut self) {
+        let core = &self.core;
+        for transfer in &mut self.transfers {
+            let Some(stages) = core.stages(transfer.id) else {
+                assert!(!transfer.is_held, "a transfer goes when it is let go of");
+                continue;
+            };
+            for (position, (known, now)) in transfer.stages.iter().zip(stages).enumerate() {
+                assert!(!known.is_final() || known == now, "a final stage does not change");
+                if transfer.cleared.contains(&position) && now.is_final() {
+                    assert_eq!(*now, Stage::Failed(Failure::Cleared));
+                }
+            }
+            transfer.stages = stages.to_vec();
+        }
+        self.transfers.retain(|transfer| core.stages(transfer.id).is_some());
+    }
+}
