@@ -1,7 +1,8 @@
 //! fio, the yardstick: the same file, block size, depth and order of work, nothing but I/O.
 //!
 //! Its buffers lie on reserved 2 MiB pages, which it can have no other way, or on 4 KiB pages from
-//! the allocator. They are as many as its depth, so they stay in the CPU's caches, which favours it.
+//! the allocator. They are as many as its depth, so they stay in the CPU's caches, which favours
+//! it.
 //!
 //! Called by `bench.rs`.
 

@@ -72,9 +72,8 @@ impl SizeReport {
         for note in &self.notes {
             println!("- {note}");
         }
-        println!(
-            "\n| kvtide / peer | put | goal | get | goal | GB/s put | GB/s get | CPU-s/GB put | CPU-s/GB get |"
-        );
+        print!("\n| kvtide / peer | put | goal | get | goal | GB/s put | GB/s get ");
+        println!("| CPU-s/GB put | CPU-s/GB get |");
         println!("|---|---|---|---|---|---|---|---|---|");
         for Row { subject, peer, put, get, .. } in &self.rows {
             println!(

@@ -5,8 +5,8 @@
 //! order that is the same in every lap. A slot is a header page and a payload; contenders without
 //! headers of that kind move the payload, or, where their files have fixed places, the whole slot.
 //!
-//! A put ends when every write is done; no contender syncs within the measurement, and most do after
-//! it.
+//! A put ends when every write is done; no contender syncs within the measurement, and most do
+//! after it.
 //!
 //! Called by every contender.
 
