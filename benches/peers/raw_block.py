@@ -2,8 +2,9 @@
 
 The module is the layer beneath LMCache's raw_block tier: a file or device, offsets and memory. A put
 writes a whole slot in one operation, a get reads one; there is no sum, no header and no sync. With
-io_uring, slots go in batches of 64 keys as LMCache sends them at most, two of them under way, over memory
-that is registered; with posix, four threads write and read.
+io_uring, slots go in batches of 64, the most that LMCache sends, two of them under way, over memory
+that is registered: the module hands the kernel all of a batch whatever depth it is told. With posix,
+four threads write and read.
 
 Prints what the lap took as one line of JSON. Called by the bench program.
 """
@@ -68,7 +69,6 @@ class Device:
             use_odirect=True,
             alignment=4096,
             io_engine=options.engine,
-            iouring_queue_depth=options.depth,
         )
         if self.is_ring:
             addresses, lengths = zip(sources.region(), targets.region())
