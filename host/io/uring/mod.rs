@@ -153,7 +153,7 @@ impl Uring {
         pushed.expect("two entries a flight and one for the waker fit");
     }
 
-    /// Hands the queue to the kernel, and lets it post completions that it holds back.
+    /// Hands the queue to the kernel, and lets it post what it has not posted.
     ///
     /// What the kernel does not take now stays in the queue for the next call.
     fn enter(&mut self) {

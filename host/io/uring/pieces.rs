@@ -94,7 +94,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_slot_that_can_be_lies_in_the_piece_that_is_found_for_it(
-            slot_pages in prop_oneof![1_usize..2000, 200_000..300_000],
+            slot_pages in prop_oneof![1_usize..2000, 200_000_usize..300_000],
             slot_count in 1_usize..3000,
             chosen in any::<prop::sample::Index>(),
         ) {
