@@ -106,12 +106,8 @@ fn compare(options: &Options, workload: &Workload) -> Result<SizeReport, Failure
         comparisons.push(Comparison { pair, first, later: Vec::new() });
     }
     for round in 0..options.rounds {
-        eprintln!(
-            "{} bytes a slot, round {} of {}",
-            workload.slot_bytes,
-            round + 1,
-            options.rounds
-        );
+        let slot = ByteCount::new(workload.slot_bytes as u64);
+        eprintln!("slots of {slot}, round {} of {}", round + 1, options.rounds);
         for comparison in &mut comparisons {
             let laps = bench.pair_lap(comparison.pair, LapKind::Later, round.is_multiple_of(2))?;
             comparison.later.push(laps);
@@ -123,7 +119,8 @@ fn compare(options: &Options, workload: &Workload) -> Result<SizeReport, Failure
 /// Returns the comparisons that were asked for and can be run here, and what there is to say about
 /// each contender.
 fn prepare(options: &Options, bench: &mut Bench) -> Result<(Vec<Pair>, Vec<String>), Failure> {
-    let names: Vec<&str> = PAIRS.iter().map(|pair| pair.peer.name()).collect();
+    let mut names: Vec<&str> = PAIRS.iter().map(|pair| pair.peer.name()).collect();
+    names.dedup();
     if let Some(unknown) = options.peers.iter().find(|peer| !names.contains(&peer.as_str())) {
         return Err(format!("no peer {unknown}; there are {}", names.join(", ")).into());
     }
