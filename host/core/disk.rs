@@ -113,6 +113,25 @@ impl Core {
         });
     }
 
+    /// Gives up what a disk slot holds, because it is not what was written there. A slot without a
+    /// resident chunk is left alone. Returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NoSuchGroup`], [`Refused::NoSuchDiskSlot`] and [`Refused::Poisoned`].
+    pub fn lose_disk_slot(&mut self, group: GroupIndex, slot: SlotIndex) -> Result<bool, Refused> {
+        self.guarded(|core| {
+            let at = core.check_disk_slots(group, slot, 1)?;
+            let slots = &core.groups[at].tier(Tier::Disk).slots;
+            let is_resident = matches!(slots.state(slot), SlotState::Resident { .. });
+            if is_resident {
+                core.lose_disk_copy(slots.chunk(slot));
+                core.launch();
+            }
+            Ok(is_resident)
+        })
+    }
+
     /// Whether the chunk's copy on disk can be read.
     pub(super) fn is_disk_readable(&self, index: ChunkIndex) -> bool {
         let at = self.chunks.at(index).at();

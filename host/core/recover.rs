@@ -66,6 +66,42 @@ impl Core {
         })
     }
 
+    /// Moves a chunk that was found in `older` to `newer`, where the store has a newer write of it.
+    /// Returns whether it moved; otherwise nothing changes: the chunk is not in `older` any more,
+    /// or is being read there, or `newer` is not unscanned.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NoSuchGroup`], [`Refused::NoSuchDiskSlot`] and [`Refused::Poisoned`].
+    pub fn move_disk(
+        &mut self,
+        group: GroupIndex,
+        key: Key,
+        older: SlotIndex,
+        newer: SlotIndex,
+    ) -> Result<bool, Refused> {
+        self.guarded(|core| {
+            let at = core.check_disk_slots(group, older, 1)?;
+            core.check_disk_slots(group, newer, 1)?;
+            let is_there = |index: &ChunkIndex| {
+                core.chunks.at(*index).slot(Tier::Disk) == Some(older)
+                    && core.copy(*index, Tier::Disk) == Some(SlotState::Resident { readers: 0 })
+            };
+            let is_unknown =
+                core.groups[at].tier(Tier::Disk).slots.state(newer) == SlotState::Unscanned;
+            let Some(index) = core.find(key).filter(is_there).filter(|_| is_unknown) else {
+                return Ok(false);
+            };
+            let written_in = core.groups[at].written_in[older.get() as usize];
+            core.free_slot(index, Tier::Disk);
+            core.groups[at].tier_mut(Tier::Disk).slots.adopt(newer, index);
+            core.groups[at].written_in[newer.get() as usize] = written_in;
+            core.chunks.at_mut(index).give_slot(Tier::Disk, newer);
+            core.settle(index);
+            Ok(true)
+        })
+    }
+
     /// Frees those of the `count` disk slots from `first` on of which nothing is known, at most
     /// 4,096 a call. They are handed out in the order in which they were freed. Returns how many
     /// became free.

@@ -132,6 +132,11 @@ impl Scan {
         self.progress
     }
 
+    /// Returns the reads under way.
+    pub const fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
     /// Whether every slot was reported.
     pub const fn is_done(&self) -> bool {
         self.progress.scanned == self.progress.slots

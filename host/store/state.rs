@@ -183,6 +183,19 @@ impl Store {
         &self.downgrades
     }
 
+    /// Returns the write whose chunk a slot's header page holds; `None` where that is unknown or
+    /// nothing.
+    pub fn generation(&self, slot: SlotIndex) -> Option<Generation> {
+        let record = self.records.get(slot)?;
+        let is_known = record != Record::UNKNOWN && record != Record::EMPTY;
+        is_known.then_some(record.generation)
+    }
+
+    /// Whether a slot's header page is being written, by a slot write or an erasure.
+    pub fn is_writing(&self, slot: SlotIndex) -> bool {
+        self.records.is_busy(slot)
+    }
+
     /// Whether slots may be written: a run was begun, and nothing failed that forbids it.
     pub const fn is_running(&self) -> bool {
         self.run.is_some() && self.poison.is_none()

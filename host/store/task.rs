@@ -62,7 +62,7 @@ impl TagSpace {
 
     /// Returns the lower half of a tag.
     #[expect(clippy::cast_possible_truncation, reason = "takes the lower half")]
-    pub(super) const fn number(tag: u64) -> u32 {
+    pub const fn number(tag: u64) -> u32 {
         tag as u32
     }
 }
