@@ -1,10 +1,17 @@
 //! What a pager is opened with, and how the host tier's capacity is shared among the groups.
 
-use crate::core::{ConfigError, GroupConfig, LookupError, common_unit};
-use crate::device::{DeviceError, Staging};
+use super::disk::DiskConfig;
+use crate::core::{
+    ConfigError, CoreConfig, GroupConfig, IndexSeed, LookupError, Refused, common_unit,
+};
+use crate::device::{Device, DeviceError, Staging};
+use crate::io::DiskError;
 use crate::layout::{Group, Layout, LayoutError, Packing};
 use crate::mem::SlabError;
+use crate::store::StoreError;
 use crate::units::{ByteCount, GroupIndex};
+use std::hash::{BuildHasher, RandomState};
+use std::iter::repeat;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -29,6 +36,8 @@ pub struct PagerConfig {
     pub plan_count_max: u32,
     /// Transfers (at most 64 chunks each) that may be under way at a time; 1,024 by default.
     pub transfer_count_max: u32,
+    /// The disk tier; none by default.
+    pub disk: Option<DiskConfig>,
 }
 
 impl PagerConfig {
@@ -43,6 +52,7 @@ impl PagerConfig {
             close_timeout: Duration::from_secs(10),
             plan_count_max: 1024,
             transfer_count_max: 1024,
+            disk: None,
         }
     }
 
@@ -61,6 +71,48 @@ impl PagerConfig {
     }
 }
 
+/// The sizes that follow from a configuration.
+#[derive(Debug)]
+pub(super) struct Sizes {
+    pub(super) host: Vec<Share>,
+    /// Empty without a disk tier.
+    pub(super) disk: Vec<Share>,
+    pub(super) core: CoreConfig,
+}
+
+impl Sizes {
+    /// Works everything out, and refuses what cannot be.
+    pub(super) fn of(config: &PagerConfig, device: &dyn Device) -> Result<Self, OpenError> {
+        config.check_timeouts()?;
+        let host = shares(&config.layout, config.host_capacity)?;
+        check_staging(device.staging(), &host)?;
+        let disk = match &config.disk {
+            Some(disk) => {
+                disk.check()?;
+                disk_shares(&config.layout, disk.capacity)?
+            }
+            None => Vec::new(),
+        };
+        let mut core = CoreConfig::new(core_groups(&config.layout, &host, &disk));
+        core.staging_out_pieces = device.staging().out_pieces;
+        core.staging_in_pieces = device.staging().in_pieces;
+        core.plan_count_max = config.plan_count_max;
+        core.transfer_count_max = config.transfer_count_max;
+        core.lease_ns = u64::try_from(config.lease.as_nanos()).unwrap_or(u64::MAX);
+        if let Some(disk) = &config.disk {
+            core.write_policy = disk.write_policy;
+            core.write_queue_max = disk.write_queue_max;
+            // Twice the depth, so that the disk never waits for the core.
+            core.disk_writes_max = disk.depth.saturating_mul(2);
+            core.disk_reads_max = disk.depth.saturating_mul(2);
+        }
+        let random = [0, 1].map(|word| RandomState::new().hash_one(word));
+        core.index_seed = IndexSeed::new(random);
+        core.validate()?;
+        Ok(Self { host, disk, core })
+    }
+}
+
 /// One group's share of the host tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
@@ -73,7 +125,41 @@ pub(super) struct Share {
 /// With `b` the slot bytes of a group by the tokens of its chunk, `capacity / sum(b)` tokens fit;
 /// each group gets as many whole chunks of them. Rounding goes down, so the bound holds.
 pub(super) fn shares(layout: &Layout, capacity: ByteCount) -> Result<Vec<Share>, OpenError> {
-    let slots = layout.groups().iter().map(slot_bytes).collect::<Result<Vec<_>, _>>()?;
+    shares_with("host_capacity", layout, capacity, 0)
+}
+
+/// Bytes of a store's index for one slot, rounded up: 64 of its entry, and the page's trailer.
+pub(crate) const INDEX_BYTES_PER_SLOT: u64 = 66;
+
+/// Bytes of a store besides slots and index entries: its superblock, the index's first page, the
+/// directories above and what the file system needs to find the blocks, with room to spare.
+pub(crate) const STORE_OVERHEAD_BYTES: u64 = 128 << 10;
+
+/// Splits a root's `capacity` as [`shares`] does the host tier's, with all that a store takes
+/// besides its slots counted in.
+pub(super) fn disk_shares(layout: &Layout, capacity: ByteCount) -> Result<Vec<Share>, OpenError> {
+    let overhead = (layout.groups().len() as u64 + 1) * STORE_OVERHEAD_BYTES;
+    let usable = ByteCount::new(capacity.get().saturating_sub(overhead));
+    shares_with("disk.capacity", layout, usable, INDEX_BYTES_PER_SLOT).map_err(
+        |error| match error {
+            OpenError::CapacityTooSmall { field, group, needed, .. } => {
+                let needed = ByteCount::new(needed.get().saturating_add(overhead));
+                OpenError::CapacityTooSmall { field, group, capacity, needed }
+            }
+            error => error,
+        },
+    )
+}
+
+fn shares_with(
+    field: &'static str,
+    layout: &Layout,
+    capacity: ByteCount,
+    bytes_besides: u64,
+) -> Result<Vec<Share>, OpenError> {
+    let with_besides =
+        |group| slot_bytes(group).map(|slot| ByteCount::new(slot.get() + bytes_besides));
+    let slots = layout.groups().iter().map(with_besides).collect::<Result<Vec<_>, _>>()?;
     let chunk_tokens = layout.groups().iter().map(|group| u128::from(group.chunk_tokens().get()));
     // In bytes by `scale` tokens, a multiple of every group's chunk, to stay in whole numbers.
     let scale = common_unit(layout.groups().iter().map(Group::chunk_tokens))?;
@@ -89,9 +175,11 @@ pub(super) fn shares(layout: &Layout, capacity: ByteCount) -> Result<Vec<Share>,
         let slot_count = u32::try_from(tokens_held / tokens).unwrap_or(u32::MAX);
         if slot_count == 0 {
             let needed = smallest_capacity(layout, per_token, scale);
-            return Err(OpenError::CapacityTooSmall { group: group.index(), capacity, needed });
+            let group = group.index();
+            return Err(OpenError::CapacityTooSmall { field, group, capacity, needed });
         }
-        shares.push(Share { slot: *slot, slot_count });
+        let slot = ByteCount::new(slot.get() - bytes_besides);
+        shares.push(Share { slot, slot_count });
     }
     Ok(shares)
 }
@@ -108,15 +196,21 @@ fn slot_bytes(group: &Group) -> Result<ByteCount, LayoutError> {
     Packing::new(group, group.blocks_per_chunk()).map(|packing| packing.slot())
 }
 
-/// The core's view of the groups. One staging piece holds any chunk.
-pub(super) fn core_groups(layout: &Layout, shares: &[Share]) -> Vec<GroupConfig> {
-    let groups = layout.groups().iter().zip(shares);
+/// The core's view of the groups; without a disk tier `disk_shares` is empty. One staging piece
+/// holds any chunk.
+pub(super) fn core_groups(
+    layout: &Layout,
+    shares: &[Share],
+    disk_shares: &[Share],
+) -> Vec<GroupConfig> {
+    let disk_slots = disk_shares.iter().map(|share| share.slot_count).chain(repeat(0));
+    let groups = layout.groups().iter().zip(shares).zip(disk_slots);
     groups
-        .map(|(group, share)| GroupConfig {
+        .map(|((group, share), disk_slot_count)| GroupConfig {
             slot_count: share.slot_count,
             attention: group.attention(),
             pieces_per_chunk: 1,
-            disk_slot_count: 0,
+            disk_slot_count,
         })
         .collect()
 }
@@ -144,10 +238,12 @@ pub enum OpenError {
     },
     /// Not one chunk of a group fits.
     #[error(
-        "host_capacity: {capacity} leaves no slot for group {group}; give at least {needed}, or \
+        "{field}: {capacity} leaves no slot for group {group}; give at least {needed}, or \
          lower blocks_per_chunk"
     )]
     CapacityTooSmall {
+        /// The setting.
+        field: &'static str,
         /// The group without a slot.
         group: GroupIndex,
         /// The capacity given.
@@ -183,8 +279,17 @@ pub enum OpenError {
     /// The device cannot work.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The device thread could not be started.
-    #[error("the device thread could not be started: {reason}")]
+    /// The disk's back end cannot be had.
+    #[error("disk: {0}")]
+    Disk(#[from] DiskError),
+    /// A store cannot be opened.
+    #[error("disk: {0}")]
+    Store(#[from] StoreError),
+    /// The core did not take in what a store holds.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// A thread could not be started.
+    #[error("the pager's threads could not be started: {reason}")]
     Thread {
         /// The system's reason.
         reason: String,

@@ -86,7 +86,7 @@ impl DeviceThread {
             if !self.hops.is_empty() {
                 continue;
             }
-            if self.shared.is_closing() && !self.shared.is_busy() {
+            if self.shared.is_ending() && !self.shared.is_busy() {
                 return;
             }
             let sleep = self.sleep();
@@ -124,7 +124,7 @@ impl DeviceThread {
             self.next_tag += 1;
             let piece = self.piece_for(hop);
             self.flights.insert(tag, Flight { hop, piece, started });
-            self.shared.meters().begin(hop.hop, started);
+            self.shared.meters().begin(hop.hop.into(), started);
             operations.push(Operation { tag, piece, work });
         }
         if operations.is_empty() {
@@ -162,8 +162,11 @@ impl DeviceThread {
                 continue;
             };
             let hop = flight.hop;
+            if hop.hop == Hop::OutLink && outcome == Outcome::Done {
+                self.shared.describe(hop);
+            }
             let moved = (outcome == Outcome::Done).then(|| self.shared.bytes_of(hop));
-            self.shared.meters().end(hop.hop, flight.started, now, moved);
+            self.shared.meters().end(hop.hop.into(), flight.started, now, moved);
             let is_first = matches!(hop.hop, Hop::Pack | Hop::InLink);
             if is_first && outcome == Outcome::Done {
                 self.held.insert((hop.transfer, hop.position), flight.piece);
@@ -198,7 +201,13 @@ impl DeviceThread {
     fn report(&mut self) {
         let completions = std::mem::take(&mut self.completions);
         self.shared.complete(&completions, &mut self.effects);
+        self.take_effects();
+    }
+
+    /// Keeps the hops that are its own, and hands on those of the disk.
+    fn take_effects(&mut self) {
         self.hops.append(&mut self.effects.hops);
+        self.shared.hand_over(Vec::new(), std::mem::take(&mut self.effects.disk));
     }
 
     fn tick_if_due(&mut self) {
@@ -210,7 +219,7 @@ impl DeviceThread {
         // A poisoned core has no more time to keep.
         self.next_tick = ticked.unwrap_or(Timestamp::NEVER);
         self.shared.settle(&mut self.effects);
-        self.hops.append(&mut self.effects.hops);
+        self.take_effects();
     }
 
     fn sleep(&self) -> Duration {

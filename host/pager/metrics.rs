@@ -1,23 +1,49 @@
 //! What moved by hop: operations, bytes, busy time and latency since the pager was opened.
 //!
-//! The device thread notes when an operation is handed to the device and when its end is taken in.
-//! So a latency holds what a chunk waits for: the device's queue, the hop itself, and the notice.
+//! The device and disk threads note when an operation is handed over and when its end is taken in.
+//! So a latency holds what a chunk waits for: the queue, the hop itself, and the notice.
 //! A hop is *busy* while at least one operation of it is under way; bytes by busy time is the
 //! hop's rate.
 //!
 //! Invariants: nothing is allocated after the start; an operation that did not do its work counts
 //! as failed, and for no bytes and no latency.
 //!
-//! Called by the device thread; read by [`Pager::hops`](super::Pager::hops). The emulated engine
+//! Called by both threads; read by [`Pager::hops`](super::Pager::hops). The emulated engine
 //! records its own latencies with [`LatencyRecorder`].
 
-use crate::core::Hop;
+use crate::core::{DiskHop, Hop};
 use crate::units::ByteCount;
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
 
+/// A hop of any kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnyHop {
+    Device(Hop),
+    Disk(DiskHop),
+}
+
+impl From<Hop> for AnyHop {
+    fn from(hop: Hop) -> Self {
+        Self::Device(hop)
+    }
+}
+
+impl From<DiskHop> for AnyHop {
+    fn from(hop: DiskHop) -> Self {
+        Self::Disk(hop)
+    }
+}
+
 /// Hops that a pager makes, in the order of a chunk's way out and in.
-pub(crate) const HOPS: [Hop; 4] = [Hop::Pack, Hop::OutLink, Hop::InLink, Hop::Unpack];
+pub(crate) const HOPS: [AnyHop; 6] = [
+    AnyHop::Device(Hop::Pack),
+    AnyHop::Device(Hop::OutLink),
+    AnyHop::Disk(DiskHop::Write),
+    AnyHop::Disk(DiskHop::Read),
+    AnyHop::Device(Hop::InLink),
+    AnyHop::Device(Hop::Unpack),
+];
 
 /// Longest latency told apart: an hour, far above every timeout.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
@@ -45,14 +71,15 @@ pub struct Latency {
 pub struct HopTotals {
     /// Operations that did their work; one a chunk.
     pub operations: u64,
-    /// Operations that the device failed, that did not match their checksum, or that were given
-    /// up with the device.
+    /// Operations that the device or drive failed, that did not match their checksum, or that were
+    /// given up with the device.
     pub failed_operations: u64,
-    /// Bytes that the hop moved: fragments for a pack or unpack, whole slot images over a link.
+    /// Bytes that the hop moved: fragments for a pack or unpack, whole slot images over a link and
+    /// to or from disk.
     pub bytes: ByteCount,
     /// Time during which at least one operation was under way, counted when the last of them ends.
     pub busy: Duration,
-    /// From handing an operation to the device to taking in its end.
+    /// From handing an operation to the device or disk to taking in its end.
     pub latency: Latency,
 }
 
@@ -72,6 +99,10 @@ pub struct Hops {
     pub pack: HopTotals,
     /// From staging to the host tier.
     pub out_link: HopTotals,
+    /// From the host tier to disk.
+    pub write: HopTotals,
+    /// From disk to the host tier.
+    pub read: HopTotals,
     /// From the host tier to staging.
     pub in_link: HopTotals,
     /// From staging to the engine's blocks.
@@ -86,6 +117,14 @@ impl Hops {
             Hop::OutLink => &self.out_link,
             Hop::InLink => &self.in_link,
             Hop::Unpack => &self.unpack,
+        }
+    }
+
+    /// Returns one disk hop's totals.
+    pub const fn get_disk(&self, hop: DiskHop) -> &HopTotals {
+        match hop {
+            DiskHop::Write => &self.write,
+            DiskHop::Read => &self.read,
         }
     }
 }
@@ -155,8 +194,8 @@ impl HopMeters {
         Self { meters: HOPS.map(meter) }
     }
 
-    /// Notes that an operation of `hop` was handed to the device.
-    pub(super) fn begin(&mut self, hop: Hop, now: Instant) {
+    /// Notes that an operation of `hop` was handed to the device or disk.
+    pub(super) fn begin(&mut self, hop: AnyHop, now: Instant) {
         let meter = self.meter(hop);
         if meter.under_way == 0 {
             meter.busy_since = now;
@@ -167,7 +206,7 @@ impl HopMeters {
     /// Notes that an operation ended; `bytes` is `None` when it did not do its work.
     pub(super) fn end(
         &mut self,
-        hop: Hop,
+        hop: AnyHop,
         started: Instant,
         now: Instant,
         bytes: Option<ByteCount>,
@@ -191,38 +230,34 @@ impl HopMeters {
 
     /// Returns the totals so far.
     pub(super) fn totals(&self) -> Hops {
-        let [pack, out_link, in_link, unpack] = self
+        let [pack, out_link, write, read, in_link, unpack] = self
             .meters
             .each_ref()
             .map(|meter| HopTotals { latency: meter.latency.summary(), ..meter.totals });
-        Hops { pack, out_link, in_link, unpack }
+        Hops { pack, out_link, write, read, in_link, unpack }
     }
 
-    fn meter(&mut self, hop: Hop) -> &mut HopMeter {
-        &mut self.meters[match hop {
-            Hop::Pack => 0,
-            Hop::OutLink => 1,
-            Hop::InLink => 2,
-            Hop::Unpack => 3,
-        }]
+    fn meter(&mut self, hop: AnyHop) -> &mut HopMeter {
+        let at = HOPS.iter().position(|known| *known == hop);
+        &mut self.meters[at.expect("every hop is in the list")]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ByteCount, Duration, HOPS, Hop, HopMeters, HopTotals, Instant, Latency};
+    use super::{AnyHop, ByteCount, Duration, HOPS, Hop, HopMeters, HopTotals, Instant, Latency};
 
     #[test]
     fn a_hop_is_busy_while_any_operation_is_under_way_and_idle_between() {
         let start = Instant::now();
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
         let mut meters = HopMeters::new();
-        meters.begin(Hop::Pack, at(0));
-        meters.begin(Hop::Pack, at(2));
-        meters.end(Hop::Pack, at(0), at(5), Some(1000.into()));
-        meters.end(Hop::Pack, at(2), at(6), Some(500.into()));
-        meters.begin(Hop::Pack, at(100));
-        meters.end(Hop::Pack, at(100), at(104), None);
+        meters.begin(Hop::Pack.into(), at(0));
+        meters.begin(Hop::Pack.into(), at(2));
+        meters.end(Hop::Pack.into(), at(0), at(5), Some(1000.into()));
+        meters.end(Hop::Pack.into(), at(2), at(6), Some(500.into()));
+        meters.begin(Hop::Pack.into(), at(100));
+        meters.end(Hop::Pack.into(), at(100), at(104), None);
         let totals = meters.totals().pack;
         assert_eq!(totals.busy, Duration::from_millis(6 + 4));
         assert_eq!((totals.operations, totals.failed_operations), (2, 1));
@@ -240,7 +275,12 @@ mod tests {
             meters.end(hop, now, now, Some(count.into()));
         }
         for (hop, count) in HOPS.into_iter().zip(1..) {
-            assert_eq!(meters.totals().get(hop).bytes, ByteCount::new(count));
+            let totals = meters.totals();
+            let totals = match hop {
+                AnyHop::Device(hop) => totals.get(hop),
+                AnyHop::Disk(hop) => totals.get_disk(hop),
+            };
+            assert_eq!(totals.bytes, ByteCount::new(count));
         }
     }
 
@@ -249,9 +289,9 @@ mod tests {
         let start = Instant::now();
         let mut meters = HopMeters::new();
         for microseconds in 1..=10_000 {
-            meters.begin(Hop::InLink, start);
+            meters.begin(Hop::InLink.into(), start);
             let now = start + Duration::from_micros(microseconds);
-            meters.end(Hop::InLink, start, now, Some(0.into()));
+            meters.end(Hop::InLink.into(), start, now, Some(0.into()));
         }
         let latency = meters.totals().in_link.latency;
         assert_eq!(latency.count, 10_000);

@@ -12,6 +12,7 @@
 
 mod config;
 mod device_thread;
+mod disk;
 pub(crate) mod metrics;
 mod plan;
 mod shared;
@@ -21,26 +22,32 @@ mod transfer;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "replay")]
+pub(crate) use config::{INDEX_BYTES_PER_SLOT, STORE_OVERHEAD_BYTES};
 pub use config::{OpenError, PagerConfig};
+pub use disk::{
+    DEFAULT_SCRUB_BUDGET, DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth,
+    ProgressListener, ScrubTotals,
+};
 pub use metrics::{HopTotals, Hops, Latency};
 pub use plan::Plan;
 pub use ticket::{Ticket, TicketReport};
 pub use transfer::{LoadChunks, RequestError, StoreChunks};
 
 use crate::capability::{CapabilityReport, Downgrade};
-use crate::core::{
-    Core, CoreConfig, Counters, GroupKeys, IndexSeed, Lookup, LookupError, SlotCounts,
-};
+use crate::core::{Core, Counters, GroupKeys, Lookup, LookupError, SlotCounts, StorePoint};
 use crate::device::{Device, DeviceError};
+use crate::io::{Disk, open_disk};
 use crate::key::Key;
 use crate::layout::Packing;
 use crate::mem::Slab;
 use crate::units::GroupIndex;
-use config::{check_staging, core_groups, shares};
+use config::Sizes;
 use device_thread::DeviceThread;
+use disk::{DiskCommand, DiskState, DiskThread, OpenedTier};
 use shared::{Setup, Shared};
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -65,6 +72,9 @@ pub struct CloseReport {
     /// Whether everything under way ended in time. Otherwise the device was given up on, and the
     /// memory that it may still touch was left allocated on purpose.
     pub is_drained: bool,
+    /// Whether the disk tier was closed cleanly, so that the next open is warm at once; true
+    /// without one. Otherwise the next open scans it.
+    pub is_disk_clean: bool,
 }
 
 /// Pages the KV of one device cache. See the [module's documentation](self).
@@ -72,6 +82,8 @@ pub struct CloseReport {
 pub struct Pager {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Returns whether it left nothing behind.
+    disk_thread: Option<JoinHandle<bool>>,
     close_timeout: Duration,
 }
 
@@ -84,43 +96,95 @@ impl Pager {
     ///
     /// [`OpenError`] names the setting that cannot work, or what is not to be had.
     pub fn open(config: &PagerConfig, device: Arc<dyn Device>) -> Result<Self, OpenError> {
-        config.check_timeouts()?;
-        let shares = shares(&config.layout, config.host_capacity)?;
-        check_staging(device.staging(), &shares)?;
-        let mut core_config = CoreConfig::new(core_groups(&config.layout, &shares));
-        core_config.staging_out_pieces = device.staging().out_pieces;
-        core_config.staging_in_pieces = device.staging().in_pieces;
-        core_config.plan_count_max = config.plan_count_max;
-        core_config.transfer_count_max = config.transfer_count_max;
-        core_config.lease_ns = u64::try_from(config.lease.as_nanos()).unwrap_or(u64::MAX);
-        let random = [0, 1].map(|word| RandomState::new().hash_one(word));
-        core_config.index_seed = IndexSeed::new(random);
-        core_config.validate()?;
-        let slabs = shares.iter().map(|share| Slab::allocate(share.slot_count, share.slot));
+        let disk = match &config.disk {
+            Some(disk) => Some(open_disk(&disk.disk_options())?),
+            None => None,
+        };
+        Self::open_on(config, device, disk)
+    }
+
+    /// Opens a pager whose disk tier lies on `disk`, in place of this machine's: for tests.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pager::open`].
+    #[cfg(feature = "testing")]
+    pub fn open_with_disk(
+        config: &PagerConfig,
+        device: Arc<dyn Device>,
+        disk: Box<dyn Disk>,
+    ) -> Result<Self, OpenError> {
+        Self::open_on(config, device, config.disk.is_some().then_some(disk))
+    }
+
+    fn open_on(
+        config: &PagerConfig,
+        device: Arc<dyn Device>,
+        disk: Option<Box<dyn Disk>>,
+    ) -> Result<Self, OpenError> {
+        let sizes = Sizes::of(config, &*device)?;
+        let slabs = sizes.host.iter().map(|share| Slab::allocate(share.slot_count, share.slot));
         let slabs = slabs.collect::<Result<Vec<_>, _>>()?;
         // After the slabs, which refuse a capacity that is not to be had: its tables only abort.
-        let core = Core::new(&core_config)?;
+        let mut core = Core::new(&sizes.core)?;
+        let tier = match (disk, &config.disk) {
+            (Some(disk), Some(settings)) => {
+                let slot_counts: Vec<u32> =
+                    sizes.disk.iter().map(|share| share.slot_count).collect();
+                let mut tier = disk::open(disk, settings, &config.layout, &slot_counts, &slabs)?;
+                tier.tell(&mut core)?;
+                Some(tier)
+            }
+            _ => None,
+        };
         let groups = config.layout.groups().iter();
         let packings = groups.map(|group| Packing::new(group, group.blocks_per_chunk()));
+        let downgrades = tier.as_ref().map(|tier| tier.downgrades.clone()).unwrap_or_default();
         let setup = Setup {
             layout: config.layout.clone(),
             packings: packings.collect::<Result<_, _>>()?,
             slabs,
             device,
+            disk_name: tier.as_ref().map(|tier| tier.disk.name()),
+            downgrades,
             ticket_timeout: config.ticket_timeout,
             device_timeout: config.device_timeout,
         };
-        let common = Arc::new(Shared::new(setup, core));
+        let common = Arc::new(Shared::new(setup, core, tier.as_ref().map(OpenedTier::state)));
         if !common.setup.device.claim() {
+            if let Some(tier) = tier {
+                tier.abandon();
+            }
             return Err(DeviceError::InUse.into());
         }
+        Self::start(config, common, tier)
+    }
+
+    /// Starts the threads.
+    fn start(
+        config: &PagerConfig,
+        common: Arc<Shared>,
+        tier: Option<OpenedTier>,
+    ) -> Result<Self, OpenError> {
+        let refused = |error: std::io::Error| OpenError::Thread { reason: error.to_string() };
+        let mut pager = Self {
+            shared: Arc::clone(&common),
+            thread: None,
+            disk_thread: None,
+            close_timeout: config.close_timeout,
+        };
         let mut thread = DeviceThread::new(Arc::clone(&common));
         let thread = Builder::new().name("kvtide-device".to_owned()).spawn(move || thread.run());
-        let thread = thread.map_err(|error| {
+        pager.thread = Some(thread.map_err(|error| {
             common.setup.device.release();
-            OpenError::Thread { reason: error.to_string() }
-        })?;
-        Ok(Self { shared: common, thread: Some(thread), close_timeout: config.close_timeout })
+            refused(error)
+        })?);
+        if let (Some(tier), Some(settings)) = (tier, &config.disk) {
+            let thread = DiskThread::new(common, tier, settings);
+            let thread = Builder::new().name("kvtide-disk".to_owned()).spawn(move || thread.run());
+            pager.disk_thread = Some(thread.map_err(refused)?);
+        }
+        Ok(pager)
     }
 
     /// Looks a prompt up: `keys` holds the keys of all its full chunks, root first, one list a
@@ -190,13 +254,81 @@ impl Pager {
 
     /// Returns the back ends in use, and what on this machine works less well than it could.
     pub fn capabilities(&self) -> CapabilityReport {
+        let setup = &self.shared.setup;
         let mut downgrades: Vec<Downgrade> = Vec::new();
-        for downgrade in self.shared.setup.slabs.iter().filter_map(|slab| slab.downgrade()) {
+        let of_slabs = setup.slabs.iter().filter_map(|slab| slab.downgrade());
+        for downgrade in of_slabs.chain(&setup.downgrades) {
             if !downgrades.contains(downgrade) {
                 downgrades.push(downgrade.clone());
             }
         }
-        CapabilityReport { device: self.shared.setup.device.name(), downgrades }
+        CapabilityReport { device: setup.device.name(), disk: setup.disk_name, downgrades }
+    }
+
+    /// Returns used and free disk slots of a group; `None` when there is no such group.
+    pub fn disk_slots(&self, group: GroupIndex) -> Option<SlotCounts> {
+        self.shared.command(|core| core.disk_slots(group))
+    }
+
+    /// Returns how the disk tier is; `None` without one.
+    pub fn disk_health(&self) -> Option<DiskHealth> {
+        self.shared.disk().map(DiskState::health)
+    }
+
+    /// Returns what scrubbing found in the disk tier so far; all 0 without one.
+    pub fn scrubbed(&self) -> ScrubTotals {
+        self.shared.disk().map(DiskState::scrubbed).unwrap_or_default()
+    }
+
+    /// Returns how far a chunk has come: what its bytes survive. `None` when it is not stored.
+    pub fn point(&self, key: Key) -> Option<StorePoint> {
+        self.shared.command(|core| core.point(key))
+    }
+
+    /// Writes everything that is in host memory to disk, and makes it durable.
+    ///
+    /// Waits for it, at most for `timeout`; what was begun goes on. Chunks that are dropped or
+    /// fail on the way are counted in [`Pager::counters`] and do not fail the call.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskCommandError`].
+    pub fn flush(&self, timeout: Duration) -> Result<(), DiskCommandError> {
+        self.shared.command(Core::flush);
+        self.ask_disk(timeout, DiskCommand::Flush)
+    }
+
+    /// Drops everything that is stored: at once for every call that follows, and durably on disk
+    /// when this returns. For when the weights change, and old KV must never come back.
+    ///
+    /// Tickets under way on what is dropped end as [`Failure::Cleared`](crate::core::Failure).
+    ///
+    /// # Errors
+    ///
+    /// [`DiskCommandError`]: what lies on disk is not served by this pager any more, but may be
+    /// found by the next one.
+    pub fn clear(&self, timeout: Duration) -> Result<(), DiskCommandError> {
+        self.shared.command(Core::clear);
+        match self.shared.disk() {
+            Some(_) => self.ask_disk(timeout, DiskCommand::Clear),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks something of the disk thread and waits for the answer.
+    fn ask_disk(
+        &self,
+        timeout: Duration,
+        command: impl FnOnce(Sender<Result<(), DiskCommandError>>) -> DiskCommand,
+    ) -> Result<(), DiskCommandError> {
+        let disk = self.shared.disk().ok_or(DiskCommandError::NoDisk)?;
+        let (sender, receiver) = channel();
+        disk.command(command(sender));
+        match receiver.recv_timeout(timeout) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(DiskCommandError::TimedOut),
+            Err(RecvTimeoutError::Disconnected) => Err(DiskCommandError::Gone),
+        }
     }
 
     /// Checks every internal invariant; for tests and the end of a run. Takes time in proportion
@@ -217,14 +349,14 @@ impl Pager {
 
     fn shut(&mut self) -> CloseReport {
         let Some(thread) = self.thread.take() else {
-            return CloseReport { is_drained: true };
+            return CloseReport { is_drained: true, is_disk_clean: true };
         };
         if !self.shared.is_own_process() {
-            // The thread is the parent's; here there is nothing to join.
-            return CloseReport { is_drained: false };
+            // The threads are the parent's; here there is nothing to join.
+            return CloseReport { is_drained: false, is_disk_clean: false };
         }
-        self.shared.start_closing();
         let start = Instant::now();
+        self.shared.start_closing();
         while self.shared.is_busy() && start.elapsed() < self.close_timeout {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -233,10 +365,23 @@ impl Pager {
             self.shared.lose_device();
             self.shared.setup.device.wake();
         }
+        let is_disk_clean = self.shut_disk(start);
+        self.shared.end_device_thread();
         // The thread ends by itself once nothing is under way; its panic is a poisoned pager.
         let is_joined = thread.join().is_ok();
         self.shared.setup.device.release();
-        CloseReport { is_drained: is_drained && is_joined }
+        CloseReport { is_drained: is_drained && is_joined, is_disk_clean }
+    }
+
+    /// Writes what is not on disk yet, as far as the close timeout allows, and closes the stores.
+    fn shut_disk(&mut self, start: Instant) -> bool {
+        let Some(thread) = self.disk_thread.take() else { return true };
+        let left = self.close_timeout.saturating_sub(start.elapsed());
+        if let Err(error) = self.flush(left) {
+            tracing::warn!(%error, "not everything in host memory is on disk");
+        }
+        self.shared.disk_state().command(DiskCommand::Close);
+        thread.join().unwrap_or(false)
     }
 
     fn check_open(&self) -> Result<(), RequestError> {

@@ -6,16 +6,20 @@
 //! logged, woken, allocated at size, copied or launched. What a command brought about is collected
 //! as [`Effects`] under the lock and run after it.
 
+use super::disk::DiskState;
 use super::metrics::HopMeters;
 use super::ticket::TicketState;
+use crate::capability::Downgrade;
 use crate::core::{
-    Action, Completion, Core, Failure, Hop, HopRequest, KEY_COUNT_MAX, PlanId, Refused, Stage,
-    TransferId,
+    Action, Completion, Core, DiskCompletion, DiskRequest, Failure, Hop, HopRequest, KEY_COUNT_MAX,
+    PlanId, Refused, Stage, TransferId,
 };
 use crate::device::{ChunkBlocks, Device, DeviceError, EventHandle, Ready};
+use crate::fingerprint::Codec;
 use crate::layout::{Layout, Packing};
-use crate::mem::Slab;
-use crate::units::{ByteCount, Timestamp};
+use crate::mem::{Slab, SlotMemory};
+use crate::store::format::HeaderIdentity;
+use crate::units::{ByteCount, GroupIndex, SlotIndex, TenantId, Timestamp};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +40,10 @@ pub(super) struct Setup {
     /// The host tier's regions, one a group.
     pub(super) slabs: Vec<Arc<Slab>>,
     pub(super) device: Arc<dyn Device>,
+    /// The disk's back end.
+    pub(super) disk_name: Option<&'static str>,
+    /// What of the disk tier works less well than it could.
+    pub(super) downgrades: Vec<Downgrade>,
     pub(super) ticket_timeout: Duration,
     pub(super) device_timeout: Duration,
 }
@@ -44,6 +52,8 @@ pub(super) struct Setup {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) setup: Setup,
+    /// The disk tier's side of it; `None` without one.
+    disk: Option<DiskState>,
     core: Mutex<Core>,
     jobs: Mutex<HashMap<TransferId, Job>>,
     /// Hops that callers brought about, for the device thread.
@@ -54,6 +64,8 @@ pub(super) struct Shared {
     process: u32,
     meters: Mutex<HopMeters>,
     is_closing: AtomicBool,
+    /// The device thread may end: nobody needs the core's time to pass any more.
+    is_ending: AtomicBool,
     is_device_lost: AtomicBool,
 }
 
@@ -97,6 +109,7 @@ impl Drop for CapturedEvent {
 pub(super) struct Effects {
     actions: Vec<Action>,
     pub(super) hops: Vec<HopRequest>,
+    pub(super) disk: Vec<DiskRequest>,
     settled: Vec<Settled>,
 }
 
@@ -113,6 +126,7 @@ impl Effects {
         Self {
             actions: Vec::with_capacity(2 * KEY_COUNT_MAX),
             hops: Vec::with_capacity(2 * KEY_COUNT_MAX),
+            disk: Vec::with_capacity(KEY_COUNT_MAX),
             settled: Vec::with_capacity(8),
         }
     }
@@ -123,8 +137,7 @@ impl Effects {
         for action in self.actions.drain(..) {
             match action {
                 Action::Start(hop) => self.hops.push(hop),
-                // The groups are made without a disk tier.
-                Action::Disk(request) => unreachable!("a disk hop without a disk: {request:?}"),
+                Action::Disk(request) => self.disk.push(request),
                 Action::Wake { transfer } => {
                     let Some(now) = core.stages(transfer) else { continue };
                     let mut stages = [Stage::Queued; KEY_COUNT_MAX];
@@ -141,10 +154,11 @@ impl Effects {
 }
 
 impl Shared {
-    pub(super) fn new(setup: Setup, core: Core) -> Self {
+    pub(super) fn new(setup: Setup, core: Core, disk: Option<DiskState>) -> Self {
         let (drop_sender, dropped) = channel();
         Self {
             setup,
+            disk,
             core: Mutex::new(core),
             jobs: Mutex::new(HashMap::new()),
             inbox: Mutex::new(Vec::new()),
@@ -154,6 +168,7 @@ impl Shared {
             process: std::process::id(),
             meters: Mutex::new(HopMeters::new()),
             is_closing: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
             is_device_lost: AtomicBool::new(false),
         }
     }
@@ -180,6 +195,16 @@ impl Shared {
 
     pub(super) fn start_closing(&self) {
         self.is_closing.store(true, Ordering::Release);
+        self.setup.device.wake();
+    }
+
+    /// Whether the device thread may end once nothing is under way.
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Acquire)
+    }
+
+    pub(super) fn end_device_thread(&self) {
+        self.is_ending.store(true, Ordering::Release);
         self.setup.device.wake();
     }
 
@@ -218,7 +243,7 @@ impl Shared {
         let mut effects = Effects::new();
         let result = self.collect(&mut effects, command);
         self.settle(&mut effects);
-        self.hand_over(effects.hops);
+        self.hand_over(effects.hops, effects.disk);
         result
     }
 
@@ -237,7 +262,7 @@ impl Shared {
             id
         };
         self.settle(&mut effects);
-        self.hand_over(effects.hops);
+        self.hand_over(effects.hops, effects.disk);
         Ok(id)
     }
 
@@ -287,11 +312,25 @@ impl Shared {
         }
     }
 
-    fn hand_over(&self, hops: Vec<HopRequest>) {
+    /// Gives hops to the threads that make them.
+    pub(super) fn hand_over(&self, hops: Vec<HopRequest>, disk: Vec<DiskRequest>) {
         if !hops.is_empty() {
             lock(&self.inbox).extend(hops);
             self.setup.device.wake();
         }
+        if !disk.is_empty() {
+            self.disk_state().request(disk);
+        }
+    }
+
+    /// The disk tier's side; the core asks for no disk hop without one.
+    pub(super) fn disk_state(&self) -> &DiskState {
+        self.disk.as_ref().expect("only a pager with a disk tier makes disk hops")
+    }
+
+    /// The disk tier's side, if there is a disk tier.
+    pub(super) fn disk(&self) -> Option<&DiskState> {
+        self.disk.as_ref()
     }
 
     /// Moves the hops that callers brought about to the end of `into`.
@@ -310,6 +349,18 @@ impl Shared {
             self.collect(effects, |core| {
                 for completion in batch {
                     core.complete(*completion);
+                }
+            });
+            self.settle(effects);
+        }
+    }
+
+    /// Reports ended disk hops to the core, at most 64 a hold.
+    pub(super) fn complete_disk(&self, completions: &[DiskCompletion], effects: &mut Effects) {
+        for batch in completions.chunks(KEY_COUNT_MAX) {
+            self.collect(effects, |core| {
+                for completion in batch {
+                    core.complete_disk(*completion);
                 }
             });
             self.settle(effects);
@@ -352,8 +403,47 @@ impl Shared {
         }
     }
 
+    /// Returns the bytes of a slot of a group.
+    pub(super) fn slot_bytes(&self, group: GroupIndex) -> ByteCount {
+        self.setup.packings[usize::from(group.get())].slot()
+    }
+
+    /// Returns a host slot, header page and a whole chunk's payload.
+    pub(super) fn whole_slot(&self, group: GroupIndex, slot: SlotIndex) -> SlotMemory {
+        self.setup.slabs[usize::from(group.get())].slot(slot, self.slot_bytes(group))
+    }
+
+    /// Writes what a chunk is into its host slot's header page, which an out-link has just filled:
+    /// with the stamp of a disk write it is the header of a disk slot.
+    pub(super) fn describe(&self, hop: HopRequest) {
+        if self.disk.is_none() {
+            return;
+        }
+        let at = usize::from(hop.group.get());
+        let (group, packing) = (&self.setup.layout.groups()[at], &self.setup.packings[at]);
+        let key = self.with_job(hop.transfer, |job| job.chunks[usize::from(hop.position)].key);
+        // A transfer under way keeps its job, unless the pager is poisoned.
+        let Some(key) = key else { return };
+        let identity = HeaderIdentity {
+            key,
+            parent: hop.lineage.parent,
+            group: hop.group,
+            codec: Codec::Raw,
+            depth: hop.lineage.depth,
+            blocks: group.blocks_per_chunk(),
+            tokens: group.chunk_tokens(),
+            payload: packing.payload(),
+            part_count: u16::try_from(packing.parts().len()).expect("at most 256 parts"),
+            tenant: TenantId::new(0),
+            expires_s: 0,
+            recompute_us: 0,
+        };
+        let page = identity.encode().expect("a layout keeps the limits of a header");
+        self.whole_slot(hop.group, hop.slot).write_header(0, &page);
+    }
+
     /// Returns the chunk's place in its group's slab.
-    pub(super) fn slot(&self, hop: HopRequest, image: ByteCount) -> crate::mem::SlotMemory {
+    pub(super) fn slot(&self, hop: HopRequest, image: ByteCount) -> SlotMemory {
         self.setup.slabs[usize::from(hop.group.get())].slot(hop.slot, image)
     }
 }

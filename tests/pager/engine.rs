@@ -4,10 +4,13 @@
 use kvtide::core::{Failure, Stage};
 use kvtide::device::cpu::{CpuConfig, CpuDevice, CpuStream, DeviceMemory};
 use kvtide::device::{Device, EventHandle, Ready};
+use kvtide::io::sim::SimDisk;
 use kvtide::key::Key;
 use kvtide::layout::engines::{KeyValueBase, KeyValueCache, LatentCache, LayerBase};
 use kvtide::layout::{Attention, ElementType, Layout, Paging};
-use kvtide::pager::{LoadChunks, Pager, PagerConfig, Plan, StoreChunks, TicketReport};
+use kvtide::pager::{
+    DiskConfig, LoadChunks, OpenError, Pager, PagerConfig, Plan, StoreChunks, TicketReport,
+};
 use kvtide::units::{BlockCount, BlockId, ByteCount, GroupIndex, TokenCount};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,6 +59,16 @@ impl Engine {
     /// Opens a device whose planes lie one after another, and a pager of `host_chunks` chunks or
     /// so a group.
     pub(crate) fn open(host_chunks: u64, config: CpuConfig, device_timeout: Duration) -> Arc<Self> {
+        Self::open_with(host_chunks, config, device_timeout, None).expect("opens")
+    }
+
+    /// The same, with a disk tier on a simulated disk.
+    pub(crate) fn open_with(
+        host_chunks: u64,
+        config: CpuConfig,
+        device_timeout: Duration,
+        disk: Option<(DiskConfig, SimDisk)>,
+    ) -> Result<Arc<Self>, OpenError> {
         let memory = DeviceMemory::allocate(ByteCount::new(8 << 20)).expect("8 MiB");
         let base = |number: u64| memory.address() + number * (1 << 20);
         let full = KeyValueCache {
@@ -85,10 +98,18 @@ impl Engine {
             .expect("the planes are disjoint");
         let device = CpuDevice::open(&layout, vec![Arc::clone(&memory)], config).expect("opens");
         let capacity = ByteCount::new(host_chunks * 3 * 8192);
-        let config = PagerConfig { device_timeout, ..PagerConfig::new(layout.clone(), capacity) };
-        let pager = Pager::open(&config, Arc::clone(&device) as Arc<dyn Device>).expect("opens");
+        let mut config =
+            PagerConfig { device_timeout, ..PagerConfig::new(layout.clone(), capacity) };
+        let shared = Arc::clone(&device) as Arc<dyn Device>;
+        let pager = match disk {
+            Some((settings, disk)) => {
+                config.disk = Some(settings);
+                Pager::open_with_disk(&config, shared, Box::new(disk))?
+            }
+            None => Pager::open(&config, shared)?,
+        };
         let (compared, hits) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { pager, device, memory, layout, compared, hits })
+        Ok(Arc::new(Self { pager, device, memory, layout, compared, hits }))
     }
 
     /// Calls `visit` with the place in memory of each fragment of a chunk, and what belongs there.

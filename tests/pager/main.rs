@@ -1,6 +1,7 @@
 //! The pager with real bytes over the CPU device, with and without faults.
 
 mod bytes;
+mod disk;
 mod engine;
 mod faults;
 mod stress;

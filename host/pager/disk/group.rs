@@ -1,0 +1,258 @@
+//! One group's store as the disk thread sees it: what waits, what is scanned, what failed.
+
+use crate::core::{Core, DiskFailure, DiskHop, FoundChunk, KEY_COUNT_MAX, Refused};
+use crate::io::{Disk, IoFault, IoFinished, IoOperation};
+use crate::key::Key;
+use crate::mem::SlotMemory;
+use crate::store::format::{HeaderStamp, Page};
+use crate::store::{
+    CloseReport, Entry, Finding, Landed, Scan, ScanProgress, Scanned, Store, StoreError, TagSpace,
+    Task,
+};
+use crate::units::{GroupIndex, SlotIndex, TenantId};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Faults in a row, with no success between them, after which a drive counts as gone.
+const FAULTS_MAX: u32 = 16;
+
+/// Entries of a snapshot that the core takes in at a time.
+const BATCH: usize = KEY_COUNT_MAX;
+
+/// A group's store, and what is under way in it.
+#[derive(Debug)]
+pub(in crate::pager) struct GroupStore {
+    pub(super) store: Store,
+    group: GroupIndex,
+    scan: Option<Scan>,
+    /// How far the scan came, if it moved on since the last look.
+    moved_on: Option<ScanProgress>,
+    /// Numbers of writes that wait until the run has begun.
+    waiting: Vec<u32>,
+    /// Something was written since the last sync began.
+    is_synced: bool,
+    /// Faults in a row, by hop: writes, reads.
+    faults: [u32; 2],
+}
+
+impl GroupStore {
+    /// Takes a store over; one that is not recovered is scanned in the space of tags `space`.
+    pub(super) fn new(store: Store, group: GroupIndex, space: TagSpace) -> Self {
+        let scan = store.scan(space);
+        Self {
+            store,
+            group,
+            scan,
+            moved_on: None,
+            waiting: Vec::new(),
+            is_synced: true,
+            faults: [0; 2],
+        }
+    }
+
+    pub(super) fn group(&self) -> GroupIndex {
+        self.group
+    }
+
+    /// Returns how far the scan came.
+    pub(super) fn progress(&self) -> ScanProgress {
+        self.scan.as_ref().map(Scan::progress).unwrap_or_default()
+    }
+
+    /// Whether nothing is under way, a scan included.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.scan.as_ref().is_none_or(|scan| scan.in_flight() == 0)
+    }
+
+    pub(super) fn is_synced(&self) -> bool {
+        self.is_synced || self.store.poisoned().is_some()
+    }
+
+    /// Lets a write wait for the run; returns whether it is the first to.
+    pub(super) fn wait_for_run(&mut self, number: u32) -> bool {
+        self.waiting.push(number);
+        self.waiting.len() == 1
+    }
+
+    pub(super) fn take_waiting(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Names the write of a host slot into a disk slot, and stamps the header page for it.
+    pub(super) fn stamp(
+        &mut self,
+        disk_slot: SlotIndex,
+        slot: &SlotMemory,
+    ) -> Result<(), StoreError> {
+        let mut start = [0; HeaderStamp::OFFSET_BYTES];
+        slot.read_header(0, &mut start);
+        let write = self.store.begin_write(disk_slot, &start, unix_s())?;
+        slot.write_header(HeaderStamp::OFFSET_BYTES, &write.stamp);
+        Ok(())
+    }
+
+    /// Takes in the end of a slot write.
+    pub(super) fn end_write(
+        &mut self,
+        disk_slot: SlotIndex,
+        outcome: &Result<(), IoFault>,
+    ) -> Result<(), DiskFailure> {
+        let landed = self.store.end_write(disk_slot, outcome);
+        match (landed, outcome) {
+            (Landed::Counts, _) => {
+                self.is_synced = false;
+                self.faults[fault_index(DiskHop::Write)] = 0;
+                Ok(())
+            }
+            (_, Err(IoFault::NoSpace { .. })) => Err(DiskFailure::NoSpace),
+            (Landed::Cleared | Landed::Failed, _) => Err(DiskFailure::Drive),
+        }
+    }
+
+    /// Takes in the end of a slot's read, whose header page is `page` now.
+    pub(super) fn end_read(
+        &mut self,
+        disk_slot: SlotIndex,
+        key: Key,
+        page: &Page,
+        outcome: &Result<(), IoFault>,
+    ) -> Result<(), DiskFailure> {
+        if outcome.is_err() {
+            return Err(DiskFailure::Drive);
+        }
+        self.faults[fault_index(DiskHop::Read)] = 0;
+        match self.store.check_read(disk_slot, key, page) {
+            Ok(_) => Ok(()),
+            Err(fault) => {
+                tracing::warn!(%fault, %key, slot = %disk_slot, "a slot is not what was written");
+                Err(DiskFailure::Mismatch)
+            }
+        }
+    }
+
+    /// Counts a fault; returns whether the drive is to be given up for that hop.
+    pub(super) fn has_failed_for_good(&mut self, hop: DiskHop, fault: &IoFault) -> bool {
+        let faults = &mut self.faults[fault_index(hop)];
+        *faults += 1;
+        *fault == IoFault::ReadOnly || *faults >= FAULTS_MAX
+    }
+
+    /// Begins a sync of what is written by now.
+    pub(super) fn sync(&mut self, space: TagSpace) -> Task {
+        self.is_synced = true;
+        self.store.sync(space)
+    }
+
+    pub(super) fn scans(&self, space: TagSpace) -> bool {
+        self.scan.as_ref().is_some_and(|scan| scan.space() == space)
+    }
+
+    pub(super) fn scan_operations(&mut self, depth: u32) -> Vec<IoOperation> {
+        self.scan.as_mut().map_or_else(Vec::new, |scan| scan.operations(&self.store, depth))
+    }
+
+    pub(super) fn scan_finished(&mut self, report: IoFinished) {
+        if let Some(scan) = &mut self.scan {
+            scan.finished(report);
+        }
+    }
+
+    /// Tells the core what the scan found, at most 64 slots a command.
+    pub(super) fn adopt_scanned(
+        &mut self,
+        mut command: impl FnMut(&mut dyn FnMut(&mut Core) -> Result<(), Refused>) -> Result<(), Refused>,
+    ) {
+        let Some(scan) = &mut self.scan else { return };
+        loop {
+            let batch = scan.take(&mut self.store, BATCH);
+            if batch.is_empty() {
+                break;
+            }
+            self.moved_on = Some(scan.progress());
+            let group = self.group;
+            // A poisoned core takes nothing in: all lookups miss.
+            let _poisoned = command(&mut |core| adopt_batch(core, group, &batch));
+        }
+        if scan.is_done() {
+            self.moved_on = Some(scan.progress());
+            self.scan = None;
+        }
+    }
+
+    /// Returns how far the scan came, if it moved on since the last call.
+    pub(super) fn take_progress(&mut self) -> Option<ScanProgress> {
+        self.moved_on.take()
+    }
+
+    /// Closes the store with a snapshot of what the core found worth keeping, coldest first.
+    pub(super) fn close(
+        self,
+        disk: &mut dyn Disk,
+        found: &[FoundChunk],
+    ) -> Result<CloseReport, StoreError> {
+        let blocks = self.store.shape().blocks_per_chunk();
+        let generations: Vec<_> =
+            found.iter().map(|chunk| self.store.generation(chunk.disk_slot)).collect();
+        let entries = found.iter().zip(generations).filter_map(|(chunk, generation)| {
+            Some(Entry {
+                slot: chunk.disk_slot,
+                key: chunk.key,
+                parent: chunk.parent,
+                generation: generation?,
+                tenant: TenantId::new(0),
+                depth: chunk.depth,
+                blocks,
+                expires_s: 0,
+            })
+        });
+        self.store.close(disk, entries)
+    }
+}
+
+/// Takes in what a scan found in consecutive slots.
+fn adopt_batch(core: &mut Core, group: GroupIndex, batch: &[Scanned]) -> Result<(), Refused> {
+    for Scanned { slot, finding } in batch {
+        match finding {
+            Finding::Chunk { entry, replaces } => {
+                let has_moved = match replaces {
+                    Some(older) => core.move_disk(group, entry.key, *older, *slot)?,
+                    None => false,
+                };
+                if !has_moved {
+                    core.adopt_disk(group, &[found(entry)])?;
+                }
+                // What the core did not take in.
+                core.free_disk_slots(group, *slot, 1)?;
+            }
+            // Better not used: the drive could not read it.
+            Finding::Unreadable(_) => {}
+            _ => {
+                core.free_disk_slots(group, *slot, 1)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the core is told of a chunk that was on disk before this run began.
+pub(super) fn found(entry: &Entry) -> FoundChunk {
+    FoundChunk {
+        key: entry.key,
+        parent: entry.parent,
+        depth: entry.depth,
+        disk_slot: entry.slot,
+        // After a power cut it would not have been found; after a kill it may still be lost.
+        is_durable: false,
+    }
+}
+
+const fn fault_index(hop: DiskHop) -> usize {
+    match hop {
+        DiskHop::Write => 0,
+        DiskHop::Read => 1,
+    }
+}
+
+/// Seconds since 1970.
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+}

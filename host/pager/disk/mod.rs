@@ -1,0 +1,25 @@
+//! The disk tier of a pager: its settings, its thread, and what callers share with it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `config.rs` | [`DiskConfig`] and how the capacity is shared among the groups |
+//! | `open.rs` | stores of all groups, opened together |
+//! | `thread.rs` | the disk thread |
+//! | `group.rs` | one group's store as that thread sees it |
+//! | `scrub.rs` | reading slots before anybody asks for them |
+//! | `syncs.rs` | when to sync, and who waits for it |
+//! | `state.rs` | requests, commands and health, shared with callers |
+
+mod config;
+mod group;
+mod open;
+mod scrub;
+mod state;
+mod syncs;
+mod thread;
+
+pub use config::{DEFAULT_SCRUB_BUDGET, DEFAULT_SYNC_INTERVAL, DiskConfig, ProgressListener};
+pub(super) use open::{OpenedTier, open};
+pub(super) use state::{DiskCommand, DiskState};
+pub use state::{DiskCommandError, DiskHealth, ScrubTotals};
+pub(super) use thread::DiskThread;

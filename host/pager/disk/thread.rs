@@ -1,0 +1,264 @@
+//! The disk thread: turns the core's disk hops into slot writes and reads, and their ends into
+//! completions; it also scans, syncs and clears, all on one disk.
+//!
+//! It alone talks to the disk and the stores. In a round it takes in requests and commands, hands
+//! out what may begin, polls, and reports what ended; then it waits for the disk, for a caller, or
+//! for the next sync. With nothing under way it sleeps.
+//!
+//! Invariants: a slot is written only while its store is in a run; memory of an operation stays
+//! with it until its report; a command is answered once.
+
+mod hops;
+mod tasks;
+
+use super::config::{DiskConfig, ProgressListener};
+use super::group::GroupStore;
+use super::open::{OpenedTier, SCAN_SPACE};
+use super::scrub::{Rotten, Scrubber};
+use super::state::{DiskCommand, DiskHealth};
+use super::syncs::Syncs;
+use crate::core::{DiskCompletion, DiskFailure, DiskRequest};
+use crate::io::{Disk, IoFinished};
+use crate::pager::shared::{Effects, Shared};
+use crate::store::TagSpace;
+use crate::units::GroupIndex;
+use hops::Flight;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tasks::{Clearing, RunningTask};
+
+/// How long a sleep lasts at most, so that a missed wake costs no more than this.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// The tags of slot writes and reads; tasks and scans have others.
+const HOPS: TagSpace = TagSpace::new(0);
+
+/// The tags of the scrubber.
+const SCRUB: TagSpace = TagSpace::new(1);
+
+/// The tags of tasks begin here.
+const FIRST_TASK_SPACE: u32 = 2;
+
+/// The thread's own state.
+#[derive(Debug)]
+pub(in crate::pager) struct DiskThread {
+    shared: Arc<Shared>,
+    disk: Box<dyn Disk>,
+    groups: Vec<GroupStore>,
+    flights: HashMap<u32, Flight>,
+    next_number: u32,
+    next_space: u32,
+    tasks: Vec<RunningTask>,
+    clearings: Vec<Clearing>,
+    next_clearing: u32,
+    syncs: Syncs,
+    scrubber: Scrubber,
+    requests: Vec<DiskRequest>,
+    finished: Vec<IoFinished>,
+    completions: Vec<DiskCompletion>,
+    effects: Effects,
+    close_by: Option<Instant>,
+    io_timeout: Duration,
+    on_progress: Option<ProgressListener>,
+}
+
+impl DiskThread {
+    pub(in crate::pager) fn new(
+        shared: Arc<Shared>,
+        tier: OpenedTier,
+        settings: &DiskConfig,
+    ) -> Self {
+        Self {
+            shared,
+            disk: tier.disk,
+            groups: tier.groups,
+            flights: HashMap::new(),
+            next_number: 0,
+            next_space: FIRST_TASK_SPACE,
+            tasks: Vec::new(),
+            clearings: Vec::new(),
+            next_clearing: 0,
+            syncs: Syncs::new(settings.sync_interval),
+            scrubber: Scrubber::new(SCRUB, settings.scrub_budget),
+            requests: Vec::new(),
+            finished: Vec::new(),
+            completions: Vec::new(),
+            effects: Effects::new(),
+            close_by: None,
+            io_timeout: settings.io_timeout,
+            on_progress: settings.on_progress.clone(),
+        }
+    }
+
+    /// Runs until the pager closes. A panic poisons the pager, so that no ticket waits for a
+    /// thread that is gone.
+    pub(in crate::pager) fn run(mut self) -> bool {
+        match catch_unwind(AssertUnwindSafe(|| self.serve())) {
+            Ok(()) => self.end(),
+            Err(panic) => {
+                self.shared.poison();
+                resume_unwind(panic);
+            }
+        }
+    }
+
+    fn serve(&mut self) {
+        loop {
+            self.take_commands();
+            self.shared.disk_state().take_requests(&mut self.requests);
+            self.start_hops();
+            self.scan();
+            self.advance_tasks();
+            self.sync_if_due();
+            self.scrub();
+            self.disk.poll(&mut self.finished);
+            let is_idle = self.finished.is_empty() && self.completions.is_empty();
+            self.take_reports();
+            self.report();
+            if self.is_over() {
+                return;
+            }
+            if is_idle && self.requests.is_empty() {
+                let now = Instant::now();
+                let due = self.syncs.until_due(now).min(self.scrubber.until_due(now));
+                let sleep = SLEEP_MAX.min(due);
+                self.disk.wait(sleep);
+            }
+        }
+    }
+
+    fn take_commands(&mut self) {
+        for command in self.shared.disk_state().take_commands() {
+            match command {
+                DiskCommand::Flush(answer) => self.syncs.wait_for_flush(answer),
+                DiskCommand::Clear(answer) => self.start_clear(answer),
+                DiskCommand::Close => self.close_by = Some(Instant::now() + self.io_timeout),
+            }
+        }
+    }
+
+    /// Whether the thread is to end: nothing is under way any more, or no longer waited for.
+    fn is_over(&self) -> bool {
+        let Some(close_by) = self.close_by else { return false };
+        let is_quiet = self.flights.is_empty()
+            && self.requests.is_empty()
+            && self.tasks.is_empty()
+            && !self.scrubber.is_reading()
+            && self.groups.iter().all(GroupStore::is_quiet);
+        is_quiet || Instant::now() >= close_by
+    }
+
+    /// Takes the reports of the disk to those whose operations they end.
+    fn take_reports(&mut self) {
+        for report in std::mem::take(&mut self.finished) {
+            let space = TagSpace::of(report.tag);
+            if space == HOPS {
+                self.end_hop(report);
+            } else if space == self.scrubber.space() {
+                self.end_scrub(report);
+            } else if let Some(group) = self.groups.iter_mut().find(|group| group.scans(space)) {
+                group.scan_finished(report);
+            } else if let Some(at) = self.tasks.iter().position(|task| task.task.space() == space) {
+                let RunningTask { group, task, .. } = &mut self.tasks[at];
+                task.finished(&mut self.groups[*group].store, report);
+            }
+        }
+    }
+
+    /// Tells the core what ended, and takes in what it wants next.
+    fn report(&mut self) {
+        let completions = std::mem::take(&mut self.completions);
+        self.shared.complete_disk(&completions, &mut self.effects);
+        self.shared.settle(&mut self.effects);
+        self.requests.append(&mut self.effects.disk);
+        self.shared.hand_over(std::mem::take(&mut self.effects.hops), Vec::new());
+    }
+
+    /// Reads headers of stores that are not recovered, and tells the core what was found.
+    fn scan(&mut self) {
+        let depth = self.disk.depth();
+        for (at, group) in self.groups.iter_mut().enumerate() {
+            if self.close_by.is_none() {
+                let operations = group.scan_operations(depth);
+                if !operations.is_empty() {
+                    self.disk.submit(operations);
+                }
+            }
+            let shared = &self.shared;
+            let effects = &mut self.effects;
+            group.adopt_scanned(|command| shared.collect(effects, command));
+            if let Some(progress) = group.take_progress() {
+                if let Some(listener) = &self.on_progress {
+                    listener.tell(group_index(at), progress);
+                }
+                let health = if group.store.is_recovered() {
+                    DiskHealth::Serving
+                } else {
+                    DiskHealth::Recovering { progress }
+                };
+                self.shared.disk_state().set_health(at, health);
+            }
+        }
+    }
+
+    /// Reads the next slot that is to be scrubbed, if it is due.
+    fn scrub(&mut self) {
+        if self.close_by.is_some() {
+            return;
+        }
+        let operation = self.scrubber.operation(&self.groups, Instant::now());
+        if let Some(operation) = operation {
+            self.disk.submit(vec![operation]);
+        }
+    }
+
+    /// Gives up a chunk that scrubbing found rotten.
+    fn end_scrub(&mut self, report: IoFinished) {
+        let rotten = self.scrubber.finished(&self.groups, report);
+        self.shared.disk_state().count_scrubbed(rotten.is_some());
+        if let Some(Rotten { group, slot, fault }) = rotten {
+            tracing::warn!(%fault, %slot, group, "scrubbing found a slot that rotted");
+            let group = group_index(group);
+            let lost =
+                self.shared.collect(&mut self.effects, |core| core.lose_disk_slot(group, slot));
+            // A poisoned core has nothing to lose any more.
+            debug_assert!(lost.is_ok() || self.shared.is_device_lost());
+        }
+    }
+
+    /// Closes the stores with their snapshots, and the disk. Returns whether nothing was left
+    /// behind.
+    fn end(mut self) -> bool {
+        for flight in std::mem::take(&mut self.flights) {
+            // Its memory stays with the disk.
+            self.completions.push(flight.1.request.ended(Err(DiskFailure::Drive)));
+        }
+        self.report();
+        let mut is_clean = true;
+        for (at, group) in self.groups.into_iter().enumerate() {
+            let index = group_index(at);
+            let found = self
+                .shared
+                .collect(&mut self.effects, |core| core.disk_entries(index).collect::<Vec<_>>());
+            match group.close(&mut *self.disk, &found) {
+                Ok(report) => is_clean &= report.is_clean,
+                Err(error) => {
+                    tracing::warn!(%error, "a store was not closed cleanly: the next open scans it");
+                    is_clean = false;
+                }
+            }
+        }
+        let report = self.disk.shut(self.io_timeout);
+        if report.leaked_operations > 0 {
+            let leaked = report.leaked_operations;
+            tracing::error!(leaked, "the kernel still holds disk operations: their memory is kept");
+        }
+        is_clean && report.leaked_operations == 0
+    }
+}
+
+fn group_index(at: usize) -> GroupIndex {
+    GroupIndex::new(u8::try_from(at).expect("a layout has at most 8 groups"))
+}

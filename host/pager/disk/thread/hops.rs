@@ -1,0 +1,166 @@
+//! Slot writes and reads: from the core's request to its completion.
+
+use super::tasks::{Purpose, RunningTask};
+use super::{DiskThread, HOPS, group_index};
+use crate::core::{DiskFailure, DiskHop, DiskRequest};
+use crate::io::{IoFault, IoFinished, IoMemory, IoOperation, IoWork, SlotPages};
+use crate::pager::disk::DiskHealth;
+use crate::store::TagSpace;
+use crate::store::format::PAGE_BYTES;
+use std::time::Instant;
+
+/// A slot write or read under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flight {
+    pub(super) request: DiskRequest,
+    started: Instant,
+}
+
+impl DiskThread {
+    /// Submits every request that may begin: reads, and writes of stores that are in a run.
+    pub(super) fn start_hops(&mut self) {
+        let mut operations = Vec::new();
+        for request in std::mem::take(&mut self.requests) {
+            let group = usize::from(request.group.get());
+            let started = Instant::now();
+            self.shared.meters().begin(request.hop.into(), started);
+            let number = self.next_number;
+            self.next_number = self.next_number.wrapping_add(1);
+            self.flights.insert(number, Flight { request, started });
+            match request.hop {
+                DiskHop::Read => operations.extend(self.read(number, request)),
+                DiskHop::Write if self.groups[group].store.is_running() => {
+                    operations.extend(self.write(number, request));
+                }
+                DiskHop::Write => self.wait_for_run(group, number),
+            }
+        }
+        if !operations.is_empty() {
+            self.disk.submit(operations);
+        }
+    }
+
+    /// Makes a write wait until its store's run has begun.
+    fn wait_for_run(&mut self, group: usize, number: u32) {
+        let first = self.groups[group].wait_for_run(number);
+        if let Some(error) = self.groups[group].store.poisoned() {
+            self.stop_writes(group, &error.to_string());
+            self.fail_waiting(group);
+        } else if first {
+            let space = self.take_space();
+            let task = self.groups[group].store.begin_run(space);
+            self.tasks.push(RunningTask { group, purpose: Purpose::BeginRun, task });
+        }
+    }
+
+    /// Submits the writes that waited for their store's run.
+    pub(super) fn start_waiting(&mut self, group: usize) {
+        let mut operations = Vec::new();
+        for number in self.groups[group].take_waiting() {
+            if let Some(flight) = self.flights.get(&number).copied() {
+                operations.extend(self.write(number, flight.request));
+            }
+        }
+        if !operations.is_empty() {
+            self.disk.submit(operations);
+        }
+    }
+
+    pub(super) fn fail_waiting(&mut self, group: usize) {
+        for number in self.groups[group].take_waiting() {
+            self.end_flight(number, Err(DiskFailure::Drive));
+        }
+    }
+
+    /// Stamps a slot's header page for its write; `None` when it failed at once.
+    fn write(&mut self, number: u32, request: DiskRequest) -> Option<IoOperation> {
+        let group = &mut self.groups[usize::from(request.group.get())];
+        let slot = self.shared.whole_slot(request.group, request.slot);
+        match group.stamp(request.disk_slot, &slot) {
+            Ok(()) => {}
+            Err(error) => {
+                tracing::warn!(%error, key = %request.key, "a chunk is not written");
+                self.end_flight(number, Err(DiskFailure::Drive));
+                return None;
+            }
+        }
+        let Some(pages) = SlotPages::to_write_out(slot) else {
+            group.store.end_write(request.disk_slot, &Err(IoFault::NotOpen));
+            self.end_flight(number, Err(DiskFailure::Drive));
+            return None;
+        };
+        let offset = group.store.slot_offset(request.disk_slot);
+        let work = IoWork::Write { offset, memory: IoMemory::Slot(pages) };
+        Some(IoOperation { tag: HOPS.tag(number), file: group.store.data_file(), work })
+    }
+
+    fn read(&mut self, number: u32, request: DiskRequest) -> Option<IoOperation> {
+        let store = &self.groups[usize::from(request.group.get())].store;
+        let slot = self.shared.whole_slot(request.group, request.slot);
+        let Some(pages) = SlotPages::to_fill(slot) else {
+            self.end_flight(number, Err(DiskFailure::Drive));
+            return None;
+        };
+        let offset = store.slot_offset(request.disk_slot);
+        let work = IoWork::Read { offset, memory: IoMemory::Slot(pages) };
+        Some(IoOperation { tag: HOPS.tag(number), file: store.data_file(), work })
+    }
+
+    /// Takes in the end of a slot write or read.
+    pub(super) fn end_hop(&mut self, report: IoFinished) {
+        let number = TagSpace::number(report.tag);
+        let Some(flight) = self.flights.get(&number) else { return };
+        let request = flight.request;
+        let at = usize::from(request.group.get());
+        // Before the completion: afterwards the slot may be anybody's.
+        drop(report.memory);
+        let outcome = match request.hop {
+            DiskHop::Write => self.groups[at].end_write(request.disk_slot, &report.outcome),
+            DiskHop::Read => {
+                let slot = self.shared.whole_slot(request.group, request.slot);
+                let mut page = [0; PAGE_BYTES];
+                slot.read_header(0, &mut page);
+                self.groups[at].end_read(request.disk_slot, request.key, &page, &report.outcome)
+            }
+        };
+        if let Err(fault) = &report.outcome {
+            tracing::warn!(%fault, hop = ?request.hop, key = %request.key, "a disk hop failed");
+            self.judge_faults(at, request.hop, fault);
+        }
+        self.end_flight(number, outcome);
+    }
+
+    /// Gives up on what fails again and again.
+    fn judge_faults(&mut self, group: usize, hop: DiskHop, fault: &IoFault) {
+        let has_failed_for_good = self.groups[group].has_failed_for_good(hop, fault);
+        match hop {
+            DiskHop::Write if has_failed_for_good => self.stop_writes(group, &fault.to_string()),
+            DiskHop::Read if has_failed_for_good => {
+                let health = DiskHealth::Lost { reason: fault.to_string() };
+                if self.shared.disk_state().set_health(group, health) {
+                    tracing::error!(%fault, group, "the disk tier is lost");
+                    let group = group_index(group);
+                    self.shared.collect(&mut self.effects, |core| core.stop_disk(group));
+                }
+            }
+            DiskHop::Write | DiskHop::Read => {}
+        }
+    }
+
+    /// Takes no more writes of a group, and says so.
+    pub(super) fn stop_writes(&mut self, group: usize, reason: &str) {
+        let health = DiskHealth::ReadOnly { reason: reason.to_owned() };
+        if self.shared.disk_state().set_health(group, health) {
+            tracing::error!(reason, group, "the disk tier takes no more writes");
+            let group = group_index(group);
+            self.shared.collect(&mut self.effects, |core| core.stop_writes(group));
+        }
+    }
+
+    fn end_flight(&mut self, number: u32, outcome: Result<(), DiskFailure>) {
+        let Some(Flight { request, started }) = self.flights.remove(&number) else { return };
+        let moved = outcome.is_ok().then(|| self.shared.slot_bytes(request.group));
+        self.shared.meters().end(request.hop.into(), started, Instant::now(), moved);
+        self.completions.push(request.ended(outcome));
+    }
+}

@@ -1,0 +1,334 @@
+//! The pager with a disk tier on a simulated drive: what comes back is what was stored, whatever
+//! the drive does, and what was promised to survive does.
+
+use crate::engine::{Engine, PATIENT, Worker, keys, scatter};
+use kvtide::core::{Failure, Stage, StorePoint, WritePolicy};
+use kvtide::device::cpu::CpuConfig;
+use kvtide::fingerprint::{ContentFingerprint, KeyMode, KvScales, RopeSettings};
+use kvtide::io::sim::{SimDrive, SimFault, SimKind, SimRule};
+use kvtide::pager::{DiskCommandError, DiskConfig, DiskHealth, ProgressListener};
+use kvtide::units::{ByteCount, GroupIndex};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Chunks of the longest request: the window group has twice as many.
+const CHUNKS: u32 = 12;
+const CONVERSATIONS: u64 = 9;
+
+fn settings(write_policy: WritePolicy) -> DiskConfig {
+    let content = ContentFingerprint::builder()
+        .model_id("simulated")
+        .revision("1")
+        .rope(RopeSettings::AsInCheckpoint)
+        .element_type("pattern")
+        .kv_scales(KvScales::None)
+        .key_mode(KeyMode::EngineHashes)
+        .build()
+        .expect("all is stated");
+    let mut config = DiskConfig::new("root", ByteCount::new(4 << 20), content);
+    config.write_policy = write_policy;
+    config
+}
+
+/// Opens an engine whose host tier of `host_chunks` chunks lies in front of the drive.
+fn open(drive: &SimDrive, host_chunks: u64, write_policy: WritePolicy) -> Option<Arc<Engine>> {
+    let device = CpuConfig { out_pieces: 8, in_pieces: 8 };
+    let disk = Some((settings(write_policy), drive.disk(7)));
+    Engine::open_with(host_chunks, device, PATIENT, disk).ok()
+}
+
+/// Runs requests of random conversations and lengths, comparing every byte that is loaded.
+fn run(engine: &Arc<Engine>, seed: u64, count: u64) -> Vec<Stage> {
+    let worker = Worker::new(engine, 0);
+    let requests = (0..count).map(|number| {
+        let chance = scatter(seed << 32 | number);
+        let chunk_count = 1 + u32::try_from(chance >> 40).expect("24 bits") % CHUNKS;
+        worker.request(chance % CONVERSATIONS, chunk_count)
+    });
+    requests.flatten().collect()
+}
+
+/// Closes an engine that nobody else has; returns whether the disk tier closed cleanly.
+fn close(engine: Arc<Engine>) -> bool {
+    engine.pager.audit().expect("all invariants hold");
+    let engine = Arc::into_inner(engine).expect("its workers are gone");
+    let report = engine.pager.close();
+    assert!(report.is_drained);
+    report.is_disk_clean
+}
+
+/// Waits until the disk tier is as it should be.
+fn wait_for(engine: &Engine, is_there: impl Fn(&DiskHealth) -> bool) -> DiskHealth {
+    let start = Instant::now();
+    loop {
+        let health = engine.pager.disk_health().expect("a disk tier");
+        if is_there(&health) {
+            return health;
+        }
+        assert!(start.elapsed() < PATIENT, "the disk tier stays {health}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Stores one conversation in full and returns its keys by group.
+fn store_one(engine: &Arc<Engine>, conversation: u64) -> [Vec<kvtide::key::Key>; 2] {
+    let stages = Worker::new(engine, 0).request(conversation, CHUNKS);
+    assert!(stages.iter().all(|stage| *stage == Stage::Done), "{stages:?}");
+    [(0, CHUNKS), (1, 2 * CHUNKS)].map(|(group, count)| keys(group, conversation, count))
+}
+
+/// Loads one conversation, comparing bytes; returns the tokens that hit.
+fn hit_tokens(engine: &Arc<Engine>, conversation: u64) -> u32 {
+    let lists =
+        [(0, CHUNKS), (1, 2 * CHUNKS)].map(|(group, count)| keys(group, conversation, count));
+    let lists: Vec<&[_]> = lists.iter().map(Vec::as_slice).collect();
+    let plan = engine.pager.lookup(&lists).expect("a plan is free");
+    let tokens = plan.tokens().get();
+    drop(plan);
+    let before = engine.compared.load(Ordering::Relaxed);
+    Worker::new(engine, 0).request(conversation, CHUNKS);
+    assert!(tokens == 0 || engine.compared.load(Ordering::Relaxed) > before);
+    tokens
+}
+
+const ALL_TOKENS: u32 = CHUNKS * 32;
+
+#[test]
+fn every_write_policy_brings_back_what_was_stored_and_stays_within_its_slots() {
+    let back = WritePolicy::Back { high_percent: 80, low_percent: 50 };
+    for write_policy in [WritePolicy::Through, back, WritePolicy::OnEvict] {
+        for host_chunks in [14, 40] {
+            let drive = SimDrive::new(host_chunks);
+            let engine = open(&drive, host_chunks, write_policy).expect("opens");
+            for stage in run(&engine, 1, 150) {
+                let is_expected = matches!(
+                    stage,
+                    Stage::Done
+                        | Stage::Failed(
+                            Failure::Full
+                                | Failure::ParentMissing
+                                | Failure::Busy
+                                | Failure::Missing
+                        )
+                );
+                assert!(is_expected, "{stage:?}");
+            }
+            let counters = engine.pager.counters();
+            assert!(counters.written > 0 && counters.promoted > 0, "{write_policy:?} {counters:?}");
+            assert_eq!((counters.lost, counters.read_failures), (0, 0), "{write_policy:?}");
+            assert_eq!(counters.hits, counters.host_hits + counters.disk_hits);
+            assert!(close(engine));
+        }
+    }
+}
+
+#[test]
+fn a_clean_close_leaves_everything_for_the_next_run() {
+    let drive = SimDrive::new(1);
+    let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+    let keys = store_one(&engine, 4);
+    assert!(close(engine));
+    let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+    assert_eq!(engine.pager.disk_health(), Some(DiskHealth::Serving), "no scan is needed");
+    for key in keys.iter().flatten() {
+        assert_eq!(engine.pager.point(*key), Some(StorePoint::Durable), "{key}");
+    }
+    assert_eq!(hit_tokens(&engine, 4), ALL_TOKENS);
+    assert!(close(engine));
+}
+
+#[test]
+fn what_was_flushed_survives_a_power_cut() {
+    let drive = SimDrive::new(2);
+    let engine = open(&drive, 60, WritePolicy::OnEvict).expect("opens");
+    let keys = store_one(&engine, 4);
+    assert_eq!(engine.pager.point(keys[0][0]), Some(StorePoint::Host), "nothing is written yet");
+    engine.pager.flush(PATIENT).expect("flushed");
+    for key in keys.iter().flatten() {
+        assert_eq!(engine.pager.point(*key), Some(StorePoint::Durable), "{key}");
+    }
+    drive.cut_power();
+    close(engine);
+    let engine = open(&drive, 60, WritePolicy::OnEvict).expect("opens");
+    wait_for(&engine, |health| *health == DiskHealth::Serving);
+    assert_eq!(hit_tokens(&engine, 4), ALL_TOKENS);
+    assert_eq!(engine.pager.counters().lost, 0);
+    assert!(close(engine));
+}
+
+#[test]
+fn a_power_cut_at_any_step_never_brings_a_wrong_byte() {
+    let mut warm = 0;
+    for steps in (0..400).step_by(7) {
+        let drive = SimDrive::new(steps);
+        drive.cut_after(steps);
+        if let Some(engine) = open(&drive, 14, WritePolicy::Through) {
+            run(&engine, steps, 30);
+            close(engine);
+        }
+        drive.cut_power();
+        let engine = open(&drive, 14, WritePolicy::Through).expect("what is left is a store");
+        wait_for(&engine, |health| *health == DiskHealth::Serving);
+        warm += engine.pager.counters().adopted;
+        run(&engine, steps, 30);
+        assert!(close(engine));
+    }
+    assert!(warm > 0, "some of the cuts left chunks behind");
+}
+
+#[test]
+fn no_fault_of_the_drive_brings_a_wrong_byte_or_stops_the_engine() {
+    use SimFault::{
+        EndOfFile, Error, FlipAtRest, FlipOnWire, Hang, Lose, Misdirect, NoSpace, Stale, Stall,
+    };
+    let faults =
+        [Error, NoSpace, EndOfFile, Stall, Hang, FlipAtRest, FlipOnWire, Misdirect, Stale, Lose];
+    for (seed, fault) in (1..).zip(faults) {
+        let drive = SimDrive::new(seed);
+        let engine = open(&drive, 14, WritePolicy::Through).expect("opens");
+        run(&engine, seed, 20);
+        for kind in [SimKind::Read, SimKind::Write] {
+            if fault.applies_to(kind) {
+                drive.inject(SimRule::new(fault).on(kind).named("data").one_in(8));
+            }
+        }
+        run(&engine, seed + 100, 80);
+        let counters = engine.pager.counters();
+        assert!(counters.written > 0, "{fault:?} {counters:?}");
+        drive.clear_faults();
+        run(&engine, seed + 200, 20);
+        close(engine);
+    }
+}
+
+#[test]
+fn after_a_failed_sync_the_tier_takes_no_more_writes_and_says_so() {
+    let drive = SimDrive::new(3);
+    let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+    let keys = store_one(&engine, 4);
+    engine.pager.flush(PATIENT).expect("flushed");
+    drive.inject(SimRule::new(SimFault::Error).on(SimKind::Sync).named("data"));
+    store_one(&engine, 5);
+    let error = engine.pager.flush(PATIENT).expect_err("it cannot be durable");
+    assert!(matches!(error, DiskCommandError::ReadOnly { .. }), "{error}");
+    let health = engine.pager.disk_health().expect("a disk tier");
+    assert!(matches!(&health, DiskHealth::ReadOnly { reason } if reason.contains("data")));
+    let written = engine.pager.counters().written;
+    store_one(&engine, 6);
+    assert_eq!(engine.pager.counters().written, written, "no more writes");
+    assert_eq!(hit_tokens(&engine, 4), ALL_TOKENS, "what it holds is still served");
+    assert_eq!(engine.pager.point(keys[0][0]), Some(StorePoint::Durable));
+    assert!(!close(engine), "the next open must scan");
+}
+
+#[test]
+fn a_drive_that_disappears_costs_its_hits_and_nothing_else() {
+    let drive = SimDrive::new(4);
+    let engine = open(&drive, 14, WritePolicy::Through).expect("opens");
+    run(&engine, 1, 60);
+    drive.inject(SimRule::new(SimFault::Vanish).at(0));
+    run(&engine, 2, 200);
+    let health = wait_for(&engine, |health| matches!(health, DiskHealth::Lost { .. }));
+    assert!(!health.takes_writes());
+    let before = engine.pager.counters();
+    run(&engine, 3, 40);
+    let after = engine.pager.counters();
+    assert_eq!((after.disk_hits, after.promoted), (before.disk_hits, before.promoted));
+    assert!(after.host_hits > before.host_hits, "the host tier goes on");
+    close(engine);
+}
+
+#[test]
+fn what_was_cleared_never_comes_back() {
+    let drive = SimDrive::new(5);
+    let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+    store_one(&engine, 4);
+    engine.pager.flush(PATIENT).expect("flushed");
+    engine.pager.clear(PATIENT).expect("cleared");
+    let keys = store_one(&engine, 5);
+    engine.pager.flush(PATIENT).expect("flushed");
+    assert_eq!(engine.pager.point(keys[0][5]), Some(StorePoint::Durable), "stored after the clear");
+    drive.cut_power();
+    close(engine);
+    let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+    wait_for(&engine, |health| *health == DiskHealth::Serving);
+    assert_eq!(hit_tokens(&engine, 5), ALL_TOKENS);
+    assert_eq!(hit_tokens(&engine, 4), 0, "it was cleared");
+    assert!(close(engine));
+}
+
+#[test]
+fn a_scan_tells_how_far_it_came_up_to_the_last_slot() {
+    let drive = SimDrive::new(8);
+    let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+    store_one(&engine, 4);
+    engine.pager.flush(PATIENT).expect("flushed");
+    drive.cut_power();
+    close(engine);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let mut settings = settings(WritePolicy::Through);
+    let listener = Arc::clone(&told);
+    settings.on_progress = Some(ProgressListener::new(move |group, progress| {
+        listener.lock().expect("no panic").push((group, progress));
+    }));
+    let device = CpuConfig { out_pieces: 8, in_pieces: 8 };
+    let disk = Some((settings, drive.disk(7)));
+    let engine = Engine::open_with(60, device, PATIENT, disk).expect("opens");
+    wait_for(&engine, |health| *health == DiskHealth::Serving);
+    let told = told.lock().expect("no panic");
+    for group in [0, 1].map(GroupIndex::new) {
+        let of_group: Vec<_> = told.iter().filter(|(told, _)| *told == group).collect();
+        assert!(of_group.is_sorted_by_key(|(_, progress)| progress.scanned));
+        let (_, last) = of_group.last().expect("at least once");
+        assert_eq!(last.scanned, last.slots);
+        let expected = if group.get() == 0 { CHUNKS } else { 2 * CHUNKS };
+        assert_eq!(last.chunks, expected, "what was flushed");
+    }
+    drop(told);
+    assert!(close(engine));
+}
+
+#[test]
+fn scrubbing_gives_up_what_rotted_before_anybody_asks_for_it() {
+    let drive = SimDrive::new(9);
+    let mut settings = settings(WritePolicy::Through);
+    settings.scrub_budget = ByteCount::new(1 << 30);
+    let device = CpuConfig { out_pieces: 8, in_pieces: 8 };
+    let disk = Some((settings, drive.disk(7)));
+    let engine = Engine::open_with(60, device, PATIENT, disk).expect("opens");
+    let keys = store_one(&engine, 4);
+    engine.pager.flush(PATIENT).expect("flushed");
+    let start = Instant::now();
+    let scrubbed = |slots: u64| {
+        while engine.pager.scrubbed().slots < slots {
+            assert!(start.elapsed() < PATIENT, "{:?}", engine.pager.scrubbed());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let chunks = u64::from(3 * CHUNKS);
+    scrubbed(2 * chunks);
+    assert_eq!(engine.pager.scrubbed().rotten, 0, "nothing rotted yet");
+    drive.inject(SimRule::new(SimFault::FlipAtRest).on(SimKind::Read).named("data").at(0));
+    scrubbed(engine.pager.scrubbed().slots + 2 * chunks);
+    assert_eq!(engine.pager.scrubbed().rotten, 1);
+    let points = keys.iter().flatten().map(|key| engine.pager.point(*key));
+    let demoted = points.filter(|point| *point == Some(StorePoint::Host)).count();
+    assert_eq!(demoted, 1, "its copy in host memory is as good as before");
+    assert_eq!(hit_tokens(&engine, 4), ALL_TOKENS);
+    assert!(close(engine));
+}
+
+#[test]
+fn two_engines_side_by_side_take_directories_of_their_own_and_a_later_one_adopts_the_first() {
+    let drive = SimDrive::new(6);
+    let first = open(&drive, 60, WritePolicy::Through).expect("opens");
+    store_one(&first, 4);
+    let second = open(&drive, 60, WritePolicy::Through);
+    // The root has room for one only: refused, not taken from the first.
+    assert!(second.is_none(), "the capacity covers the whole root");
+    assert!(close(first));
+    let third = open(&drive, 60, WritePolicy::Through).expect("opens");
+    assert_eq!(hit_tokens(&third, 4), ALL_TOKENS);
+    assert!(close(third));
+}
