@@ -4,15 +4,21 @@
 //! The files are not part of the repository. They are looked for in `KVTIDE_TRACES`, or else in
 //! `../shared/traces` beside the repository; where they are not, the tests say so and pass.
 
+use kvtide::core::WritePolicy;
+use kvtide::io::{DiskOptions, open_disk};
+use kvtide::key::Key;
+use kvtide::pager::DiskHealth;
 use kvtide::replay::{
-    CapacityPercent, ChunkCache, CoreCache, DEFAULT_CAPACITY_PERCENTS, EngineConfig, Geometry,
-    ReferenceLru, Trace, dry_run, replay_bytes,
+    BlockNumber, CapacityPercent, ChunkCache, CoreCache, DEFAULT_CAPACITY_PERCENTS, EngineConfig,
+    EngineDisk, Geometry, ReferenceLru, Request, Trace, dry_run, replay_bytes,
 };
+use kvtide::store::{SlotCheck, check, find_stores};
 use kvtide::units::{BlockCount, ByteCount, TokenCount};
 use ruzstd::decoding::StreamingDecoder;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is known of a trace file: its size, and the hits of a least-recently-used cache at 1, 5,
 /// 10, 25 and 50 % where they are published.
@@ -172,6 +178,7 @@ fn the_beginning_of_every_trace_comes_back_byte_for_byte_under_eviction() {
                 host_chunks: percent.of(&trace),
                 device_blocks: BlockCount::new(trace.longest_request().get()),
                 concurrency: 1,
+                disk: None,
             };
             let report = replay_bytes(&trace, &config, |device| device, |_| ());
             let report = report.expect("a replay that runs");
@@ -181,9 +188,96 @@ fn the_beginning_of_every_trace_comes_back_byte_for_byte_under_eviction() {
             assert!(report.compared_count > 0 && report.eviction_count > 0, "{place}");
             let dry = dry_run(&trace, percent.of(&trace), CoreCache::new, |_| ());
             let dry_hit_count = dry.expect("a dry run that runs").hit_count;
-            let apart = report.host_hit_count.abs_diff(dry_hit_count);
+            let apart = report.hit_count.abs_diff(dry_hit_count);
             assert!(apart * 100 <= trace.block_use_count(), "{place}: {apart} hits apart");
         }
+    }
+}
+
+/// A directory for a disk tier, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let folder = format!("kvtide-traces-{}-{name}", std::process::id());
+        Self(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(folder))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Returns the keys of all sound chunks below a root.
+fn sound_keys(root: &Path) -> HashSet<Key> {
+    let mut disk = open_disk(&DiskOptions::default()).expect("a disk");
+    let mut keys = HashSet::new();
+    for store in find_stores(&mut *disk, root).expect("the root is there") {
+        let mut take = |_, found| {
+            if let SlotCheck::Sound(header) = found {
+                keys.insert(header.identity.key);
+            }
+        };
+        check(&mut *disk, &store.directory, &mut take).expect("a store");
+    }
+    keys
+}
+
+/// Returns the hits that a cache must have of these requests if it holds `keys` and no other.
+fn hits_of(requests: &[Request], keys: &HashSet<Key>) -> u64 {
+    let hits = requests.iter().map(|request| {
+        let key = |block: BlockNumber| {
+            Key::from_u128(u128::from(request.scope().get()) << 64 | u128::from(block.get()))
+        };
+        request.blocks().take_while(|block| keys.contains(&key(*block))).count() as u64
+    });
+    hits.sum()
+}
+
+#[test]
+fn the_beginning_of_every_trace_goes_to_disk_and_comes_back_and_the_next_run_is_warm() {
+    let geometry = Geometry::LLAMA_3_8B.scaled_to(ByteCount::new(256)).expect("rows of 4 bytes");
+    let percent = |text: &str| text.parse::<CapacityPercent>().expect("a percentage");
+    for known in &KNOWN_TRACES {
+        let Some(trace) = trace(known) else { return };
+        let trace = beginning(trace, 30_000);
+        let scratch = Scratch::new(known.name);
+        let mut config = EngineConfig {
+            geometry,
+            block_tokens: TokenCount::new(4),
+            host_chunks: percent("3").of(&trace),
+            device_blocks: BlockCount::new(trace.longest_request().get()),
+            concurrency: 1,
+            disk: None,
+        };
+        let slot = config.sizes().expect("sizes").slot;
+        config.disk = Some(EngineDisk {
+            root: scratch.0.clone(),
+            capacity: EngineDisk::capacity_for(slot, percent("25").of(&trace)),
+            write_policy: WritePolicy::Through,
+            label: known.name.to_owned(),
+        });
+        let replay = |trace: &Trace| {
+            let report = replay_bytes(trace, &config, |device| device, |_| ());
+            let report = report.expect("a replay that runs");
+            assert_eq!((report.first_wrong, report.wrong_count), (None, 0), "{}", known.name);
+            let disk = report.disk.clone().expect("a disk tier");
+            assert!(disk.directory_max <= disk.capacity, "{}: {disk:?}", known.name);
+            assert_eq!((disk.read_failure_count, disk.write_failure_count), (0, 0));
+            assert_eq!((&disk.health, disk.is_clean), (&DiskHealth::Serving, true));
+            (report, disk)
+        };
+        let (_, cold) = replay(&trace);
+        assert!(cold.hit_count > 0 && cold.read_count > 0, "{}: {cold:?}", known.name);
+        let keys = sound_keys(&scratch.0);
+        // Short enough that nothing is evicted before it is asked for.
+        let again = beginning(trace.clone(), 2 * u64::from(trace.longest_request().get()));
+        let (warm, disk) = replay(&again);
+        assert_eq!(disk.warm_count, keys.len() as u64, "{}", known.name);
+        let expected = hits_of(again.requests(), &keys);
+        assert!(warm.hit_count >= expected, "{}: {} {expected}", known.name, warm.hit_count);
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::error::CliError;
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use kvtide::core::WritePolicy;
 use kvtide::replay::{CapacityPercent, Geometry, UNIQUE_BLOCKS_MAX, Workload};
 use kvtide::units::{BlockCount, ByteCount, ChunkCount};
 use std::path::PathBuf;
@@ -30,6 +31,8 @@ Examples:
           The first 200 requests with all KV of Llama-3-8B
   kvtide replay conversation_trace.jsonl.zst --block-tokens 512 --capacity-chunks 20000
           A trace file, with room for 20,000 chunks
+  kvtide replay --disk /mnt/nvme/kv --disk-percent 25 --capacity-percent 5
+          With a disk tier; run it twice, and the second run is warm
   zstd -dc *.jsonl.zst | kvtide replay --json -
           Traces from standard input, results as JSON
 
@@ -74,7 +77,7 @@ JSON (--json) is one object:
       slot_bytes, host_tier_bytes, device_pool_bytes, staging_bytes
                              memory: a slot, and all of each kind; a host tier that would hold
                              more than the trace has is made no larger than that
-      hits_by_tier           an object: host
+      hits_by_tier           an object: host, disk (on disk only)
       compared_count         blocks loaded and compared
       compared_bytes         bytes of those
       wrong_count            blocks that were not what was stored
@@ -84,13 +87,22 @@ JSON (--json) is one object:
       stored_count           chunks that became resident
       load_failures, store_failures
                              chunks by kind of failure
-      hops                   pack, out_link, in_link and unpack, each an object: operation_count,
+      hops                   pack, out_link, write, read, in_link and unpack, each an object:
+                             operation_count,
                              failed_operation_count, bytes, busy_seconds (an operation of the hop
                              was under way), bytes_per_second (bytes / busy_seconds), latency of
                              one chunk
       lookup, release, store, load
                              latencies of one request: the lookup; from the store's call until
                              its blocks may be overwritten, and until it is resident; the load
+      disk                   null, or an object: capacity_bytes, slot_count, open_seconds,
+                             warm_count (chunks that an earlier replay left), written_count,
+                             dropped_count (not written: eviction was faster, or no room),
+                             write_failure_count, read_count, read_failure_count,
+                             write_amplification (bytes written / bytes stored),
+                             directory_bytes_max (blocks in use, sampled), is_clean (closed so
+                             that the next open is warm at once), health, load (latency of
+                             requests with at least one chunk from disk)
       saved_token_count      prompt tokens that needed no prefill
       prefill_saved_seconds  saved_token_count / prefill_tokens_per_second, or null
   A latency is an object: count, p50_seconds, p99_seconds, p999_seconds, max_seconds.
@@ -253,6 +265,36 @@ pub(crate) struct EngineArguments {
     )]
     pub(crate) concurrency: Option<u32>,
 
+    /// Directory of a disk tier behind the host tier. It is kept: a second replay of the same trace
+    /// is warm. Takes one trace and one capacity of the host tier
+    #[arg(long, value_name = "DIR", conflicts_with = "dry_run", requires = "disk_size")]
+    pub(crate) disk: Option<PathBuf>,
+
+    /// Bytes that the directory may take up, all of it counted
+    #[arg(
+        long,
+        value_name = "SIZE",
+        allow_negative_numbers = true,
+        value_parser = size::parse,
+        group = "disk_size",
+        requires = "disk"
+    )]
+    pub(crate) disk_capacity: Option<ByteCount>,
+
+    /// The same, as room for this percentage of the unique blocks
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        allow_negative_numbers = true,
+        group = "disk_size",
+        requires = "disk"
+    )]
+    pub(crate) disk_percent: Option<CapacityPercent>,
+
+    /// When chunks are written to disk [default: through]
+    #[arg(long, value_enum, value_name = "WHEN", requires = "disk")]
+    pub(crate) write_policy: Option<WriteWhen>,
+
     /// Say how long the prefill of the hits would have taken at this rate
     #[arg(
         long,
@@ -262,6 +304,27 @@ pub(crate) struct EngineArguments {
         conflicts_with = "dry_run"
     )]
     pub(crate) prefill_rate: Option<f64>,
+}
+
+/// When chunks are written to disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WriteWhen {
+    /// As soon as they are stored
+    Through,
+    /// When the host tier is over 90 % full, until it is at 80 %, the coldest first
+    Back,
+    /// As late as can be: when they leave the host tier
+    OnEvict,
+}
+
+impl WriteWhen {
+    pub(crate) fn policy(self) -> WritePolicy {
+        match self {
+            Self::Through => WritePolicy::Through,
+            Self::Back => WritePolicy::Back { high_percent: 90, low_percent: 80 },
+            Self::OnEvict => WritePolicy::OnEvict,
+        }
+    }
 }
 
 /// A built-in workload.

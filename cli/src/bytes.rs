@@ -1,12 +1,12 @@
 //! `kvtide replay`: real bytes through a pager and a device.
 
-use crate::args::EngineArguments;
+use crate::args::{EngineArguments, WriteWhen};
 use crate::error::CliError;
 use crate::progress;
 use crate::replay::{Capacity, Job, POLICY};
 use crate::report::Subject;
 use crate::report::bytes::ByteReplay;
-use kvtide::replay::{ByteReplayError, EngineConfig, Geometry, Trace, replay_bytes};
+use kvtide::replay::{ByteReplayError, EngineConfig, EngineDisk, Geometry, Trace, replay_bytes};
 use kvtide::units::{BlockCount, ByteCount, ChunkCount, TokenCount};
 
 /// Bytes of a row unless told: what a first look can afford on any machine.
@@ -34,7 +34,36 @@ fn engine(trace: &Trace, arguments: &EngineArguments) -> Result<EngineConfig, Cl
         (None, None) => BlockCount::new(longest.saturating_mul(concurrency).max(1)),
     };
     let host_chunks = ChunkCount::new(1);
-    Ok(EngineConfig { geometry, block_tokens, host_chunks, device_blocks, concurrency })
+    let disk = None;
+    Ok(EngineConfig { geometry, block_tokens, host_chunks, device_blocks, concurrency, disk })
+}
+
+/// Returns the engine for a job, its disk tier included.
+fn engine_of(job: &Job, arguments: &EngineArguments) -> Result<EngineConfig, CliError> {
+    let mut engine = engine(&job.trace, arguments)?;
+    let Some(root) = &arguments.disk else { return Ok(engine) };
+    let sizes = engine.sizes().map_err(CliError::Engine)?;
+    let capacity = match (arguments.disk_capacity, arguments.disk_percent) {
+        (Some(capacity), _) => capacity,
+        (None, percent) => {
+            let chunks = percent.map_or(ChunkCount::new(0), |percent| percent.of(&job.trace));
+            EngineDisk::capacity_for(sizes.slot, chunks)
+        }
+    };
+    let write_policy = arguments.write_policy.unwrap_or(WriteWhen::Through).policy();
+    let label = job.source.name();
+    engine.disk = Some(EngineDisk { root: root.clone(), capacity, write_policy, label });
+    Ok(engine)
+}
+
+/// Checks that a disk tier is asked for with one trace and one capacity: the first replay would
+/// leave it warm for the next.
+pub(crate) fn check_disk(jobs: &[Job], arguments: &EngineArguments) -> Result<(), CliError> {
+    let replay_count: usize = jobs.iter().map(|job| job.capacities.len()).sum();
+    if arguments.disk.is_some() && replay_count != 1 {
+        return Err(CliError::DiskReplays { replay_count });
+    }
+    Ok(())
 }
 
 fn blocks_in(capacity: ByteCount, block: ByteCount) -> Result<BlockCount, CliError> {
@@ -65,9 +94,9 @@ pub(crate) fn host_capacities(
 
 /// Checks that a job can be replayed at each of its capacities, before any is.
 pub(crate) fn check(job: &Job, arguments: &EngineArguments) -> Result<(), CliError> {
-    let engine = engine(&job.trace, arguments)?;
+    let engine = engine_of(job, arguments)?;
     for capacity in &job.capacities {
-        let config = EngineConfig { host_chunks: capacity.chunks, ..engine };
+        let config = EngineConfig { host_chunks: capacity.chunks, ..engine.clone() };
         config.check(&job.trace).map_err(|source| refused(job, source))?;
     }
     Ok(())
@@ -79,15 +108,16 @@ fn refused(job: &Job, source: ByteReplayError) -> CliError {
 
 /// Replays a job at each of its capacities.
 pub(crate) fn replay(job: Job, arguments: &EngineArguments) -> Result<ByteReplay, CliError> {
-    let engine = engine(&job.trace, arguments)?;
+    let engine = engine_of(&job, arguments)?;
     let subject = Subject::new(job.source, POLICY, &job.trace);
     let prefill_rate = arguments.prefill_rate;
-    let mut replay = ByteReplay { subject, engine, prefill_rate, capacities: Vec::new() };
+    let mut replay =
+        ByteReplay { subject, engine: engine.clone(), prefill_rate, capacities: Vec::new() };
     let source = &replay.subject.source;
     let block_uses = job.trace.block_use_count() * job.capacities.len() as u64;
     let bar = progress::replaying(source.short_name(), block_uses);
     for Capacity { percent, chunks } in job.capacities {
-        let config = EngineConfig { host_chunks: chunks, ..engine };
+        let config = EngineConfig { host_chunks: chunks, ..engine.clone() };
         let report = replay_bytes(&job.trace, &config, |device| device, |uses| bar.inc(uses));
         let report = report
             .map_err(|error| CliError::Cache { name: source.name(), source: error.into() })?;
@@ -130,6 +160,7 @@ mod tests {
             host_chunks: ChunkCount::new(1),
             device_blocks: BlockCount::new(1),
             concurrency: 1,
+            disk: None,
         };
         let report = replay_bytes(&trace, &engine, |device| device, |_| ()).unwrap();
         let subject = Subject::new(Source::Trace("t".to_owned()), "lru", &trace);

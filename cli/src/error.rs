@@ -61,6 +61,12 @@ pub(crate) enum CliError {
          --bytes-per-token or --block-tokens"
     )]
     LessThanOneBlock { capacity: ByteCount, block: ByteCount },
+    /// A disk tier for more than one replay.
+    #[error(
+        "--disk: {replay_count} replays asked for, and each would find what the one before left; \
+         give one trace and one capacity, such as --capacity-percent 5"
+    )]
+    DiskReplays { replay_count: usize },
     /// The engine's sizes cannot be.
     #[error("{0}; change --geometry, --bytes-per-token or --block-tokens")]
     Engine(ByteReplayError),
@@ -116,6 +122,7 @@ impl CliError {
             | Self::BytesPerToken(_)
             | Self::LessThanOneSlot { .. }
             | Self::LessThanOneBlock { .. }
+            | Self::DiskReplays { .. }
             | Self::Engine(_)
             | Self::Unfit { .. }
             | Self::LessThanOneChunk { .. }

@@ -43,6 +43,7 @@ pub(crate) fn run(arguments: &ReplayArguments) -> Result<(), CliError> {
         let json = || report::dry::json(&replays);
         return print(&if arguments.json { json()? } else { report::dry::tables(&replays) });
     }
+    bytes::check_disk(&jobs, &arguments.engine)?;
     for job in &jobs {
         bytes::check(job, &arguments.engine)?;
     }

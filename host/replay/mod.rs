@@ -43,8 +43,8 @@ mod unique;
 mod workload;
 
 pub use bytes::{
-    ByteReplayError, ByteReport, BytesPerTokenError, EngineConfig, EngineSizes, FailureCounts,
-    Geometry, UnknownGeometry, WrongByte, replay_bytes,
+    ByteReplayError, ByteReport, BytesPerTokenError, DiskReport, EngineConfig, EngineDisk,
+    EngineSizes, FailureCounts, Geometry, UnknownGeometry, WrongByte, replay_bytes,
 };
 pub use cache::{ChunkCache, RequestOutcome};
 pub use core_cache::{CoreCache, CoreCacheError};

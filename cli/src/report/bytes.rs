@@ -4,7 +4,9 @@ use super::text::{columns, duration, grouped, headings};
 use super::{JsonSubject, Subject, json_document};
 use crate::error::CliError;
 use kvtide::pager::{HopTotals, Latency};
-use kvtide::replay::{ByteReport, CapacityPercent, EngineConfig, FailureCounts, WrongByte};
+use kvtide::replay::{
+    ByteReport, CapacityPercent, DiskReport, EngineConfig, FailureCounts, WrongByte,
+};
 use kvtide::units::ByteCount;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -80,6 +82,7 @@ struct JsonCapacity {
     release: JsonLatency,
     store: JsonLatency,
     load: JsonLatency,
+    disk: Option<JsonDisk>,
     saved_token_count: u64,
     prefill_saved_seconds: Option<f64>,
     elapsed_seconds: f64,
@@ -88,6 +91,25 @@ struct JsonCapacity {
 #[derive(Serialize)]
 struct JsonHits {
     host: u64,
+    disk: u64,
+}
+
+#[derive(Serialize)]
+struct JsonDisk {
+    capacity_bytes: u64,
+    slot_count: u32,
+    open_seconds: f64,
+    warm_count: u64,
+    written_count: u64,
+    dropped_count: u64,
+    write_failure_count: u64,
+    read_count: u64,
+    read_failure_count: u64,
+    write_amplification: f64,
+    directory_bytes_max: u64,
+    is_clean: bool,
+    health: String,
+    load: JsonLatency,
 }
 
 #[derive(Serialize)]
@@ -106,6 +128,8 @@ struct JsonWrong {
 struct JsonHops {
     pack: JsonHop,
     out_link: JsonHop,
+    write: JsonHop,
+    read: JsonHop,
     in_link: JsonHop,
     unpack: JsonHop,
 }
@@ -169,9 +193,9 @@ fn json_capacity(
         host_tier_bytes: report.sizes.host_tier.get(),
         device_pool_bytes: report.sizes.device_pool.get(),
         staging_bytes: report.sizes.staging.get(),
-        hit_count: report.host_hit_count,
+        hit_count: report.hit_count,
         hit_ratio: report.hit_ratio(),
-        hits_by_tier: JsonHits { host: report.host_hit_count },
+        hits_by_tier: json_hits(report),
         eviction_count: report.eviction_count,
         compared_count: report.compared_count,
         compared_bytes: report.compared_bytes(),
@@ -184,6 +208,8 @@ fn json_capacity(
         hops: JsonHops {
             pack: json_hop(&report.hops.pack),
             out_link: json_hop(&report.hops.out_link),
+            write: json_hop(&report.hops.write),
+            read: json_hop(&report.hops.read),
             in_link: json_hop(&report.hops.in_link),
             unpack: json_hop(&report.hops.unpack),
         },
@@ -191,9 +217,34 @@ fn json_capacity(
         release: json_latency(report.release),
         store: json_latency(report.store),
         load: json_latency(report.load),
+        disk: report.disk.as_ref().map(json_disk),
         saved_token_count: report.saved_token_count,
         prefill_saved_seconds: replay.prefill_saved(report).map(|saved| saved.as_secs_f64()),
         elapsed_seconds: report.elapsed.as_secs_f64(),
+    }
+}
+
+fn json_hits(report: &ByteReport) -> JsonHits {
+    let disk = report.disk.as_ref().map_or(0, |disk| disk.hit_count);
+    JsonHits { host: report.hit_count - disk, disk }
+}
+
+fn json_disk(disk: &DiskReport) -> JsonDisk {
+    JsonDisk {
+        capacity_bytes: disk.capacity.get(),
+        slot_count: disk.slot_count,
+        open_seconds: disk.open.as_secs_f64(),
+        warm_count: disk.warm_count,
+        written_count: disk.written_count,
+        dropped_count: disk.dropped_count,
+        write_failure_count: disk.write_failure_count,
+        read_count: disk.read_count,
+        read_failure_count: disk.read_failure_count,
+        write_amplification: disk.write_amplification,
+        directory_bytes_max: disk.directory_max.get(),
+        is_clean: disk.is_clean,
+        health: disk.health.to_string(),
+        load: json_latency(disk.load),
     }
 }
 
@@ -245,6 +296,9 @@ const COUNT_HEADINGS: [&str; 9] = [
 
 const HOP_HEADINGS: [&str; 5] = ["capacity", "pack", "out-link", "in-link", "unpack"];
 
+const DISK_HOP_HEADINGS: [&str; 7] =
+    ["capacity", "pack", "out-link", "write", "read", "in-link", "unpack"];
+
 const LATENCY_HEADINGS: [&str; 5] = ["capacity", "lookup", "pack", "release", "load"];
 
 /// Returns the results as tables, one set a trace or workload.
@@ -266,7 +320,9 @@ fn tables_of(replay: &ByteReplay) -> String {
     let mut text = replay.subject.title() + &engine_line(replay);
     text += &table(&COUNT_HEADINGS, &count_cells);
     text += "moved by each hop, and its rate while it was busy\n";
-    text += &table(&HOP_HEADINGS, &hop_cells);
+    let has_disk = replay.capacities.iter().any(|(_, report)| report.disk.is_some());
+    text += &table(if has_disk { &DISK_HOP_HEADINGS } else { &HOP_HEADINGS }, &hop_cells);
+    text += &disk_tables(replay);
     text += "latency, p50 / p99 / p99.9: pack of one chunk; release and load of one request\n";
     text += &table(&LATENCY_HEADINGS, &latency_cells);
     if let Some(rate) = replay.prefill_rate {
@@ -278,6 +334,63 @@ fn tables_of(replay: &ByteReplay) -> String {
         });
     }
     text + &failure_lines(replay)
+}
+
+/// Returns what the disk tier did; nothing without one.
+fn disk_tables(replay: &ByteReplay) -> String {
+    let disks = replay.capacities.iter().filter_map(|(_, report)| report.disk.as_ref());
+    let mut text = String::new();
+    for disk in disks {
+        let quantiles = quantiles_of(disk.load);
+        let rows = [
+            ("size", format!("{} of {}", disk.directory_max, disk.capacity)),
+            ("slots", grouped(disk.slot_count.into())),
+            (
+                "found warm",
+                format!("{} chunks, open in {}", grouped(disk.warm_count), duration(disk.open)),
+            ),
+            ("hits on disk only", grouped(disk.hit_count)),
+            (
+                "written",
+                format!(
+                    "{} chunks, {:.2} bytes a byte stored",
+                    grouped(disk.written_count),
+                    disk.write_amplification
+                ),
+            ),
+            (
+                "not written",
+                format!(
+                    "{} dropped, {} failed",
+                    grouped(disk.dropped_count),
+                    grouped(disk.write_failure_count)
+                ),
+            ),
+            (
+                "read",
+                format!(
+                    "{} chunks, {} failed",
+                    grouped(disk.read_count),
+                    grouped(disk.read_failure_count)
+                ),
+            ),
+            ("loads from disk", quantiles),
+            (
+                "health",
+                format!(
+                    "{}, closed {}",
+                    disk.health,
+                    if disk.is_clean { "cleanly" } else { "uncleanly" }
+                ),
+            ),
+        ];
+        text += "disk tier\n";
+        for (name, value) in rows {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  {name:<18} {value}");
+        }
+    }
+    text
 }
 
 /// Says what was emulated and at what scale.
@@ -313,7 +426,7 @@ fn count_cells(report: &ByteReport) -> Vec<String> {
     vec![
         grouped(report.capacity.get().into()),
         report.sizes.host_tier.to_string(),
-        grouped(report.host_hit_count),
+        grouped(report.hit_count),
         format!("{:.2} %", report.hit_ratio() * 100.0),
         grouped(report.eviction_count),
         ByteCount::new(report.compared_bytes()).to_string(),
@@ -324,18 +437,21 @@ fn count_cells(report: &ByteReport) -> Vec<String> {
 
 fn hop_cells(report: &ByteReport) -> Vec<String> {
     let hops = &report.hops;
-    [&hops.pack, &hops.out_link, &hops.in_link, &hops.unpack]
-        .map(|totals| format!("{} {:.2} GB/s", totals.bytes, totals.bytes_per_second() / 1e9))
-        .into()
+    let cell = |totals: &HopTotals| {
+        format!("{} {:.2} GB/s", totals.bytes, totals.bytes_per_second() / 1e9)
+    };
+    let disk = [&hops.write, &hops.read].into_iter().filter(|_| report.disk.is_some());
+    let out = [&hops.pack, &hops.out_link].into_iter();
+    out.chain(disk).chain([&hops.in_link, &hops.unpack]).map(cell).collect()
 }
 
 fn latency_cells(report: &ByteReport) -> Vec<String> {
-    [report.lookup, report.hops.pack.latency, report.release, report.load]
-        .map(|latency| {
-            let quantiles = [latency.p50, latency.p99, latency.p999].map(duration);
-            if latency.count == 0 { "-".to_owned() } else { quantiles.join(" / ") }
-        })
-        .into()
+    [report.lookup, report.hops.pack.latency, report.release, report.load].map(quantiles_of).into()
+}
+
+fn quantiles_of(latency: Latency) -> String {
+    let quantiles = [latency.p50, latency.p99, latency.p999].map(duration);
+    if latency.count == 0 { "-".to_owned() } else { quantiles.join(" / ") }
 }
 
 /// Says which chunks ended without their bytes; nothing when none did.

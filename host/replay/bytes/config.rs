@@ -2,11 +2,13 @@
 
 use super::error::ByteReplayError;
 use super::geometry::Geometry;
+use crate::core::WritePolicy;
 use crate::device::cpu::CpuConfig;
 use crate::layout::Packing;
 use crate::mem::available_memory;
 use crate::replay::trace::Trace;
 use crate::units::{BlockCount, ByteCount, ChunkCount, TokenCount};
+use std::path::PathBuf;
 
 /// Bytes that a staging ring has at most, unless that is less than [`PIECES_MIN`] pieces. Small
 /// rings stay in the CPU's caches, so that a chunk crosses memory once.
@@ -21,8 +23,21 @@ const PIECES_MAX: u64 = 64;
 /// Where a device pool lies when only its sizes are asked for.
 const ANY_ADDRESS: u64 = 1 << 30;
 
+/// The disk tier of an emulated engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineDisk {
+    /// The directory; kept after the replay, so that the next one finds it warm.
+    pub root: PathBuf,
+    /// Bytes that it may take up.
+    pub capacity: ByteCount,
+    /// When chunks are written.
+    pub write_policy: WritePolicy,
+    /// Names the trace: replays of another name never see this one's chunks.
+    pub label: String,
+}
+
 /// Every setting of an emulated engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
     /// What KV a token has.
     pub geometry: Geometry,
@@ -34,6 +49,8 @@ pub struct EngineConfig {
     pub device_blocks: BlockCount,
     /// Requests under way at a time.
     pub concurrency: u32,
+    /// The disk tier; `None` without one.
+    pub disk: Option<EngineDisk>,
 }
 
 /// The memory of an emulated engine and its pager.
@@ -94,7 +111,7 @@ impl EngineConfig {
     #[must_use]
     pub fn fitted_to(&self, trace: &Trace) -> Self {
         let unique = u32::try_from(trace.unique_blocks().count()).unwrap_or(u32::MAX);
-        Self { host_chunks: self.host_chunks.min(ChunkCount::new(unique)), ..*self }
+        Self { host_chunks: self.host_chunks.min(ChunkCount::new(unique)), ..self.clone() }
     }
 
     /// Checks that `trace` can be replayed, before anything is allocated.

@@ -4,6 +4,7 @@
 //! reads them, since each ticket is waited for before the next step.
 
 use super::config::{EngineConfig, EngineSizes, staging};
+use super::disk::{self, DiskReport, DiskTotals};
 use super::error::ByteReplayError;
 use super::pattern::{Difference, POISON, Pattern};
 use super::pool::DevicePool;
@@ -17,9 +18,10 @@ use crate::pager::{LoadChunks, Pager, PagerConfig, Plan, RequestError, StoreChun
 use crate::replay::cache::key_of;
 use crate::replay::request::Request;
 use crate::replay::trace::Trace;
-use crate::units::{BlockId, GroupIndex};
+use crate::units::{BlockId, ByteCount, GroupIndex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,9 +47,24 @@ pub fn replay_bytes(
 ) -> Result<ByteReport, ByteReplayError> {
     config.check(trace)?;
     let engine = Engine::open(&config.fitted_to(trace), wrap)?;
-    let start = Instant::now();
-    let tally = engine.run(trace, &progress)?;
-    engine.close(tally, start.elapsed(), config, trace)
+    let root = config.disk.as_ref().map(|disk| disk.root.as_path());
+    thread::scope(|scope| {
+        let (stop, stopped) = channel();
+        let watch = root.map(|root| scope.spawn(move || disk::watch(root, &stopped)));
+        let start = Instant::now();
+        let tally = engine.run(trace, &progress)?;
+        let elapsed = start.elapsed();
+        let closed = engine.close(tally, elapsed, config, trace);
+        // Dropped on every way out: the watcher ends with it.
+        drop(stop);
+        let directory_max = watch
+            .map(|watch| watch.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        closed.map(|(mut report, disk)| {
+            let directory_max = directory_max.unwrap_or_default();
+            report.disk = disk.map(|disk| DiskReport { directory_max, ..disk });
+            report
+        })
+    })
 }
 
 #[derive(Debug)]
@@ -59,6 +76,8 @@ struct Engine {
     pool: DevicePool,
     device: Arc<dyn Device>,
     pager: Pager,
+    /// Time that opening the pager took.
+    open: Duration,
 }
 
 /// A request under way: its keys, and a buffer for one fragment.
@@ -83,9 +102,15 @@ impl Engine {
         let mut pager_config = PagerConfig::new(layout.clone(), sizes.host_tier);
         pager_config.ticket_timeout = PATIENCE;
         pager_config.lease = PATIENCE;
+        pager_config.disk = match &config.disk {
+            Some(disk) => Some(disk.config(geometry)?),
+            None => None,
+        };
+        let start = Instant::now();
         let pager = Pager::open(&pager_config, Arc::clone(&device))?;
+        let open = start.elapsed();
         let pool = DevicePool::new(device_blocks)?;
-        Ok(Self { config: *config, sizes, layout, memory, pool, device, pager })
+        Ok(Self { config: config.clone(), sizes, layout, memory, pool, device, pager, open })
     }
 
     /// Runs all requests, so many at a time, each taken up in file order.
@@ -133,20 +158,31 @@ impl Engine {
         elapsed: Duration,
         config: &EngineConfig,
         trace: &Trace,
-    ) -> Result<ByteReport, ByteReplayError> {
+    ) -> Result<(ByteReport, Option<DiskReport>), ByteReplayError> {
+        if self.config.disk.is_some()
+            && let Err(error) = self.pager.flush(PATIENCE)
+        {
+            tracing::warn!(%error, "not everything is on disk");
+        }
         self.pager.audit()?;
         let counters = self.pager.counters();
         let hops = self.pager.hops();
-        if !self.pager.close().is_drained {
+        let totals = DiskTotals::of(&self.pager);
+        let closed = self.pager.close();
+        if !closed.is_drained {
             return Err(ByteReplayError::NotDrained);
         }
-        Ok(ByteReport {
+        let disk = config.disk.as_ref().zip(totals).map(|(disk, totals)| {
+            let load = tally.disk_load.summary();
+            totals.report(disk, self.open, load, ByteCount::default(), closed.is_disk_clean)
+        });
+        let report = ByteReport {
             capacity: config.host_chunks,
             sizes: self.sizes,
             device: self.device.name(),
             request_count: tally.request_count,
             block_use_count: trace.block_use_count(),
-            host_hit_count: tally.host_hit_count,
+            hit_count: tally.hit_count,
             compared_count: tally.compared_count,
             wrong_count: tally.wrong_count,
             first_wrong: tally.first_wrong,
@@ -161,8 +197,10 @@ impl Engine {
             release: tally.release.summary(),
             store: tally.store.summary(),
             load: tally.load.summary(),
+            disk: None,
             elapsed,
-        })
+        };
+        Ok((report, disk))
     }
 
     fn group(&self) -> &Group {
@@ -215,7 +253,7 @@ impl<'engine> Worker<'engine> {
         let start = Instant::now();
         let plan = self.engine.pager.lookup(&[&self.keys])?;
         self.tally.lookup.record(start.elapsed());
-        self.tally.host_hit_count += u64::from(plan.groups()[0].chunk_count);
+        self.tally.hit_count += u64::from(plan.groups()[0].chunk_count);
         Ok(plan)
     }
 
@@ -252,6 +290,9 @@ impl<'engine> Worker<'engine> {
             Err(error) => all_busy(error, hit_count)?,
         };
         self.tally.load.record(start.elapsed());
+        if plan.groups()[0].disk_chunk_count > 0 {
+            self.tally.disk_load.record(start.elapsed());
+        }
         for (chunk, (stage, block)) in report.stages.iter().zip(blocks).enumerate() {
             self.check_loaded(request, chunk, *stage, *block);
         }

@@ -2,6 +2,7 @@
 
 use crate::core::Violation;
 use crate::device::DeviceError;
+use crate::fingerprint::FingerprintError;
 use crate::layout::LayoutError;
 use crate::mem::{MemoryLimit, SlabError};
 use crate::pager::{OpenError, RequestError};
@@ -93,6 +94,9 @@ pub enum ByteReplayError {
     /// The pager could not end what was under way.
     #[error("the pager closed with transfers under way: the device did not end them in time")]
     NotDrained,
+    /// The disk tier's label is no label.
+    #[error("the disk tier: {0}")]
+    Label(#[from] FingerprintError),
     /// A worker could not be started.
     #[error("a thread for requests could not be started: {reason}")]
     Thread {

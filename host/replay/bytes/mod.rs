@@ -13,6 +13,9 @@
 //! 5. stores them, and waits until they are;
 //! 6. gives the blocks back and drops the plan.
 //!
+//! With a disk tier, chunks that leave the host tier come back from disk, and a second replay of
+//! the same trace over the same directory is warm from its first request.
+//!
 //! A chunk that fails to load is computed, and so are all after it; its block must be as it was
 //! when the bytes did not match their checksum. With one request at a time, hits are those of the
 //! [dry run](super::dry_run).
@@ -31,6 +34,7 @@
 //!     host_chunks: ChunkCount::new(200),
 //!     device_blocks: BlockCount::new(trace.longest_request().get()),
 //!     concurrency: 1,
+//!     disk: None,
 //! };
 //! let report = replay_bytes(&trace, &config, |device| device, |_| ())?;
 //! assert!(report.compared_count > 0);
@@ -41,6 +45,7 @@
 //! Called by the `kvtide` program and by tests.
 
 mod config;
+mod disk;
 mod engine;
 mod error;
 mod geometry;
@@ -50,7 +55,8 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub use config::{EngineConfig, EngineSizes};
+pub use config::{EngineConfig, EngineDisk, EngineSizes};
+pub use disk::DiskReport;
 pub use engine::replay_bytes;
 pub use error::ByteReplayError;
 pub use geometry::{BytesPerTokenError, Geometry, UnknownGeometry};

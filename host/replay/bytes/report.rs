@@ -1,6 +1,7 @@
 //! What a replay with real bytes counted and measured.
 
 use super::config::EngineSizes;
+use super::disk::DiskReport;
 use crate::core::Failure;
 use crate::key::Key;
 use crate::layout::PlaneName;
@@ -109,8 +110,8 @@ pub struct ByteReport {
     pub request_count: u64,
     /// Blocks of all requests, each use counted.
     pub block_use_count: u64,
-    /// Block uses that a lookup found in the host tier.
-    pub host_hit_count: u64,
+    /// Block uses that a lookup found, in any tier.
+    pub hit_count: u64,
     /// Blocks that were loaded, and compared byte by byte.
     pub compared_count: u64,
     /// Blocks that were not what was stored; those that were written although they had failed
@@ -140,6 +141,8 @@ pub struct ByteReport {
     pub store: Latency,
     /// From a load's call until all chunks of the request are in their blocks.
     pub load: Latency,
+    /// The disk tier; `None` without one.
+    pub disk: Option<DiskReport>,
     /// Time that the requests took, the engine's own work included.
     pub elapsed: Duration,
 }
@@ -147,7 +150,7 @@ pub struct ByteReport {
 impl ByteReport {
     /// Returns hits by block uses, from 0 to 1; 0 when nothing was used.
     pub fn hit_ratio(&self) -> f64 {
-        ratio(self.host_hit_count, self.block_use_count)
+        ratio(self.hit_count, self.block_use_count)
     }
 
     /// Returns the bytes that were compared.
@@ -160,7 +163,7 @@ impl ByteReport {
 #[derive(Debug)]
 pub(super) struct Tally {
     pub(super) request_count: u64,
-    pub(super) host_hit_count: u64,
+    pub(super) hit_count: u64,
     pub(super) compared_count: u64,
     pub(super) wrong_count: u64,
     pub(super) first_wrong: Option<WrongByte>,
@@ -172,13 +175,14 @@ pub(super) struct Tally {
     pub(super) release: LatencyRecorder,
     pub(super) store: LatencyRecorder,
     pub(super) load: LatencyRecorder,
+    pub(super) disk_load: LatencyRecorder,
 }
 
 impl Tally {
     pub(super) fn new() -> Self {
         Self {
             request_count: 0,
-            host_hit_count: 0,
+            hit_count: 0,
             compared_count: 0,
             wrong_count: 0,
             first_wrong: None,
@@ -190,6 +194,7 @@ impl Tally {
             release: LatencyRecorder::new(),
             store: LatencyRecorder::new(),
             load: LatencyRecorder::new(),
+            disk_load: LatencyRecorder::new(),
         }
     }
 
@@ -202,7 +207,7 @@ impl Tally {
     /// Adds what another worker counted.
     pub(super) fn merge(mut self, other: Self) -> Self {
         self.request_count += other.request_count;
-        self.host_hit_count += other.host_hit_count;
+        self.hit_count += other.hit_count;
         self.compared_count += other.compared_count;
         self.wrong_count += other.wrong_count;
         let found = [self.first_wrong, other.first_wrong].into_iter().flatten();
@@ -215,6 +220,7 @@ impl Tally {
         self.release.merge(&other.release);
         self.store.merge(&other.store);
         self.load.merge(&other.load);
+        self.disk_load.merge(&other.disk_load);
         self
     }
 }

@@ -1,6 +1,9 @@
 //! The emulated engine against the dry run, and against devices that do what they must not.
 
-use super::{ByteReplayError, ByteReport, EngineConfig, Geometry, WrongByte, replay_bytes};
+use super::{
+    ByteReplayError, ByteReport, EngineConfig, EngineDisk, Geometry, WrongByte, replay_bytes,
+};
+use crate::core::WritePolicy;
 use crate::device::{Device, DeviceError, EventHandle, Finished, Operation, Staging, Work};
 use crate::layout::{PlaneContent, PlaneName};
 use crate::replay::bytes::pattern::{POISON, Pattern};
@@ -18,6 +21,7 @@ fn config(trace: &Trace, geometry: Geometry, host_chunks: u32, concurrency: u32)
         host_chunks: ChunkCount::new(host_chunks),
         device_blocks: BlockCount::new(trace.longest_request().get() * concurrency),
         concurrency,
+        disk: None,
     }
 }
 
@@ -46,7 +50,7 @@ fn replay(trace: &Trace, config: &EngineConfig) -> ByteReport {
     assert_eq!(report.first_wrong, None);
     assert_eq!(report.wrong_count, 0);
     assert_eq!(report.load_failures.total(), 0, "{:?}", report.load_failures);
-    assert_eq!(report.compared_count, report.host_hit_count);
+    assert_eq!(report.compared_count, report.hit_count);
     assert_eq!(report.computed_count, report.block_use_count - report.compared_count);
     report
 }
@@ -70,12 +74,8 @@ fn one_request_at_a_time_hits_what_the_dry_run_hits_also_where_requests_outgrow_
             let config = config(&trace, thin(Geometry::LLAMA_3_8B), host_chunks, 1);
             let report = replay(&trace, &config);
             let dry = dry_hits(&trace, host_chunks);
-            let apart = report.host_hit_count.abs_diff(dry);
-            assert!(
-                apart <= point(&trace),
-                "{host_chunks} chunks: {} {dry}",
-                report.host_hit_count
-            );
+            let apart = report.hit_count.abs_diff(dry);
+            assert!(apart <= point(&trace), "{host_chunks} chunks: {} {dry}", report.hit_count);
             assert!(host_chunks == unique || report.eviction_count > 0);
         }
     }
@@ -116,13 +116,13 @@ fn hits_saved_tokens_and_failures_are_counted_per_request() {
     let trace = trace_of(&[&[1, 2, 3], &[], &[1, 2, 4, 5], &[1, 2, 3]]);
     let report = replay(&trace, &config(&trace, thin(Geometry::LLAMA_3_8B), 5, 1));
     assert_eq!(report.request_count, 4);
-    assert_eq!((report.host_hit_count, report.computed_count), (2 + 3, 3 + 2));
+    assert_eq!((report.hit_count, report.computed_count), (2 + 3, 3 + 2));
     assert_eq!(report.saved_token_count, 20 + 30);
     assert_eq!(report.stored_count, 5);
     assert_eq!((report.lookup.count, report.load.count, report.store.count), (3, 2, 2));
     // A tier of two chunks has no room for the third of a request.
     let report = replay(&trace, &config(&trace, thin(Geometry::LLAMA_3_8B), 2, 1));
-    assert_eq!(report.host_hit_count, 4);
+    assert_eq!(report.hit_count, 4);
     let failures: Vec<_> = report.store_failures.by_name().collect();
     assert_eq!(failures, [("full", 4)]);
 }
@@ -133,19 +133,19 @@ fn what_cannot_work_is_refused_before_anything_is_allocated() {
     let good = config(&trace, thin(Geometry::LLAMA_3_8B), 3, 1);
     let refused = |config: EngineConfig| config.check(&trace).unwrap_err();
     assert_eq!(good.check(&trace), Ok(()));
-    let zero = refused(EngineConfig { concurrency: 0, ..good });
+    let zero = refused(EngineConfig { concurrency: 0, ..good.clone() });
     assert_eq!(zero, ByteReplayError::Zero { field: "concurrency" });
-    let small = refused(EngineConfig { device_blocks: BlockCount::new(2), ..good });
+    let small = refused(EngineConfig { device_blocks: BlockCount::new(2), ..good.clone() });
     assert_eq!(
         small.to_string(),
         "the device pool of 2 blocks (2.0 KiB) does not hold the longest request of 3 blocks \
          (3.0 KiB); give it that much at least"
     );
     let block_tokens = TokenCount::new(1 << 31);
-    let long = refused(EngineConfig { block_tokens, ..good });
+    let long = refused(EngineConfig { block_tokens, ..good.clone() });
     assert!(matches!(long, ByteReplayError::Layout(_)), "{long:?}");
     let device_blocks = BlockCount::new(1 << 30);
-    let whole = EngineConfig { geometry: Geometry::LLAMA_3_70B, device_blocks, ..good };
+    let whole = EngineConfig { geometry: Geometry::LLAMA_3_70B, device_blocks, ..good.clone() };
     assert!(matches!(refused(whole), ByteReplayError::TooMuchMemory { .. }));
 }
 
@@ -214,7 +214,7 @@ fn replay_altered(alter: impl Fn(&mut [Operation]) + Send + Sync + 'static) -> B
     let config = config(&trace, thin(Geometry::LLAMA_3_8B), 2, 1);
     let wrap = |inner| -> Arc<dyn Device> { Arc::new(Altered { inner, alter }) };
     let report = replay_bytes(&trace, &config, wrap, |_| ()).unwrap();
-    assert_eq!(report.host_hit_count, 2);
+    assert_eq!(report.hit_count, 2);
     report
 }
 
@@ -323,4 +323,46 @@ fn a_pack_of_the_wrong_block_is_wrong_although_its_checksum_holds() {
     assert_eq!((report.compared_count, report.wrong_count), (2, 1));
     assert_eq!(report.load_failures.total(), 0);
     assert_eq!(report.first_wrong, Some(wrong_at_the_start(1, first_byte(2), first_byte(1))));
+}
+
+/// A directory that is removed at the end.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("kvtide-{name}-{}", std::process::id()));
+        let _absent = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn what_leaves_the_host_tier_comes_back_from_disk_and_a_second_run_is_warm() {
+    let scratch = Scratch::new("warm");
+    let trace = generated(Workload::CHAT, 1, 150);
+    let unique = u32::try_from(trace.unique_blocks().count()).unwrap();
+    let mut config = config(&trace, thin(Geometry::LLAMA_3_8B), unique / 50, 1);
+    let slot = config.sizes().unwrap().slot.get();
+    config.disk = Some(EngineDisk {
+        root: scratch.0.clone(),
+        capacity: ByteCount::new((slot + 70) * u64::from(unique / 2) + (300 << 10)),
+        write_policy: WritePolicy::Through,
+        label: "warm".to_owned(),
+    });
+    let cold = replay(&trace, &config);
+    let disk = cold.disk.clone().expect("a disk tier");
+    assert!(disk.hit_count > 0 && disk.read_count > 0, "{disk:?}");
+    assert_eq!((disk.warm_count, disk.read_failure_count, disk.write_failure_count), (0, 0, 0));
+    assert!(disk.is_clean && disk.directory_max <= disk.capacity, "{disk:?}");
+    let warm = replay(&trace, &config);
+    let disk = warm.disk.clone().expect("a disk tier");
+    assert!(disk.warm_count > 0 && warm.hit_count > cold.hit_count, "{disk:?}");
+    assert!(disk.directory_max <= disk.capacity, "{disk:?}");
+    eprintln!("{} {} {:?}", cold.hit_count, warm.hit_count, disk);
 }
