@@ -191,6 +191,14 @@ impl Store {
         is_known.then_some(record.generation)
     }
 
+    /// Takes note that a slot does not hold what was written: until it is written anew, nobody
+    /// knows what it holds.
+    pub fn forget(&mut self, slot: SlotIndex) {
+        if slot.get() < self.slot_count() && !self.records.is_busy(slot) {
+            self.records.set(slot, Record::UNKNOWN);
+        }
+    }
+
     /// Whether a slot's header page is being written, by a slot write or an erasure.
     pub fn is_writing(&self, slot: SlotIndex) -> bool {
         self.records.is_busy(slot)

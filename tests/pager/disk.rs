@@ -309,12 +309,16 @@ fn scrubbing_gives_up_what_rotted_before_anybody_asks_for_it() {
     let chunks = u64::from(3 * CHUNKS);
     scrubbed(2 * chunks);
     assert_eq!(engine.pager.scrubbed().rotten, 0, "nothing rotted yet");
-    drive.inject(SimRule::new(SimFault::FlipAtRest).on(SimKind::Read).named("data").at(0));
+    // Several, since a bit of the padding is no rot.
+    for number in 0..12 {
+        drive.inject(SimRule::new(SimFault::FlipAtRest).on(SimKind::Read).named("data").at(number));
+    }
     scrubbed(engine.pager.scrubbed().slots + 2 * chunks);
-    assert_eq!(engine.pager.scrubbed().rotten, 1);
+    let rotten = usize::try_from(engine.pager.scrubbed().rotten).expect("at most 12");
+    assert!(rotten > 0, "a bit in twelve slots is seen");
     let points = keys.iter().flatten().map(|key| engine.pager.point(*key));
     let demoted = points.filter(|point| *point == Some(StorePoint::Host)).count();
-    assert_eq!(demoted, 1, "its copy in host memory is as good as before");
+    assert_eq!(demoted, rotten, "their copies in host memory are as good as before");
     assert_eq!(hit_tokens(&engine, 4), ALL_TOKENS);
     assert!(close(engine));
 }

@@ -216,16 +216,19 @@ impl DiskThread {
 
     /// Gives up a chunk that scrubbing found rotten.
     fn end_scrub(&mut self, report: IoFinished) {
-        let rotten = self.scrubber.finished(&self.groups, report);
-        self.shared.disk_state().count_scrubbed(rotten.is_some());
-        if let Some(Rotten { group, slot, fault }) = rotten {
-            tracing::warn!(%fault, %slot, group, "scrubbing found a slot that rotted");
-            let group = group_index(group);
-            let lost =
-                self.shared.collect(&mut self.effects, |core| core.lose_disk_slot(group, slot));
-            // A poisoned core has nothing to lose any more.
-            debug_assert!(lost.is_ok() || self.shared.is_device_lost());
+        let Some(rotten) = self.scrubber.finished(&self.groups, report) else {
+            return self.shared.disk_state().count_scrubbed(false);
+        };
+        let Rotten { group, slot, fault } = rotten;
+        self.groups[group].store.forget(slot);
+        let index = group_index(group);
+        let lost = self.shared.collect(&mut self.effects, |core| core.lose_disk_slot(index, slot));
+        // A free slot may rot, and a poisoned core has nothing to lose any more.
+        let is_lost = lost.unwrap_or(false);
+        if is_lost {
+            tracing::warn!(%fault, %slot, group, "scrubbing found a chunk that rotted");
         }
+        self.shared.disk_state().count_scrubbed(is_lost);
     }
 
     /// Closes the stores with their snapshots, and the disk. Returns whether nothing was left
