@@ -1,14 +1,17 @@
-//! Lookup cost of a full index of 10 million chunks, and the memory that a chunk takes.
+//! Lookup cost of a full index of 10 million chunks, and the memory that a chunk takes: once with
+//! all chunks in host memory, once with all of them on disk.
 //!
 //! `cargo bench --bench core_lookup`. Prefixes are chains of 256 chunks; each iteration looks up
 //! another chain chosen at random, so that its records are not in the processor's caches. Key
 //! derivation is not part of it.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use kvtide::core::{Action, Core, CoreConfig, GroupConfig, KEY_COUNT_MAX, StoreRequest};
+use kvtide::core::{
+    Action, Core, CoreConfig, FoundChunk, GroupConfig, KEY_COUNT_MAX, StoreRequest,
+};
 use kvtide::key::Key;
 use kvtide::layout::Attention;
-use kvtide::units::{GroupIndex, Timestamp};
+use kvtide::units::{GroupIndex, SlotIndex, Timestamp};
 use std::hint::black_box;
 
 #[expect(clippy::cast_precision_loss, reason = "printed with one decimal")]
@@ -59,6 +62,35 @@ fn store(core: &mut Core, chain: u64, first: u64, actions: &mut Vec<Action>) {
     core.detach(transfer);
 }
 
+/// A core whose every chunk is on disk, as recovery leaves it, with a few host slots.
+fn disk_core() -> Core {
+    let group = GroupConfig {
+        slot_count: 1024,
+        attention: Attention::Full,
+        pieces_per_chunk: 1,
+        disk_slot_count: CHUNK_COUNT,
+    };
+    let mut core = Core::new(&CoreConfig::new(vec![group])).expect("a valid configuration");
+    let mut disk_slot = 0;
+    for chain in 0..CHAIN_COUNT {
+        for first in (0..CHAIN_CHUNKS).step_by(KEY_COUNT_MAX) {
+            let found: [FoundChunk; KEY_COUNT_MAX] = std::array::from_fn(|position| {
+                let chunk = first + position as u64;
+                disk_slot += 1;
+                FoundChunk {
+                    key: key(chain, chunk),
+                    parent: chunk.checked_sub(1).map(|above| key(chain, above)),
+                    depth: u32::try_from(chunk).expect("256 at most"),
+                    disk_slot: SlotIndex::new(disk_slot - 1),
+                    is_durable: true,
+                }
+            });
+            core.adopt_disk(GROUP, &found).expect("the slots are there");
+        }
+    }
+    core
+}
+
 fn full_core() -> Core {
     let group = GroupConfig {
         slot_count: CHUNK_COUNT,
@@ -84,16 +116,22 @@ fn resident_bytes() -> u64 {
 }
 
 fn lookup(criterion: &mut Criterion) {
+    measure(criterion, "lookup_10m_chunks", full_core);
+    measure(criterion, "lookup_10m_chunks_on_disk", disk_core);
+}
+
+fn measure(criterion: &mut Criterion, name: &str, make_core: impl Fn() -> Core) {
     let before = resident_bytes();
-    let mut core = full_core();
-    let slots = core.slots(GROUP).expect("the group exists");
+    let mut core = make_core();
+    let host = core.slots(GROUP).expect("the group exists");
+    let disk = core.disk_slots(GROUP).expect("the group exists");
+    let used = host.used + disk.used;
     println!(
-        "{} chunks resident; tables: {:.1} bytes a chunk; process: {:.1} bytes a chunk",
-        slots.used,
-        bytes_per_chunk(core.memory().get(), slots.used),
-        bytes_per_chunk(resident_bytes() - before, slots.used),
+        "{used} chunks resident; tables: {:.1} bytes a chunk; process: {:.1} bytes a chunk",
+        bytes_per_chunk(core.memory().get(), used),
+        bytes_per_chunk(resident_bytes().saturating_sub(before), used),
     );
-    let mut group = criterion.benchmark_group("lookup_10m_chunks");
+    let mut group = criterion.benchmark_group(name);
     group.throughput(Throughput::Elements(KEY_COUNT_MAX as u64));
     let mut round = 0_u64;
     let mut next_keys = || {
