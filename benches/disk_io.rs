@@ -71,7 +71,7 @@ struct Setup {
 /// Figures of one pass.
 #[derive(Clone, Copy)]
 struct Figures {
-    bytes_per_ns: f64,
+    gb_per_s: f64,
     cpu_s_per_gb: f64,
 }
 
@@ -165,11 +165,12 @@ impl Setup {
                 ended += 1;
             }
         }
-        let (elapsed, cpu) = (started.elapsed(), cpu_time() - cpu_started);
-        let bytes = (count * self.block) as f64;
+        let (elapsed, cpu) = (started.elapsed(), cpu_time().saturating_sub(cpu_started));
+        // Whole KiB of at most a few GiB, so that the division below is exact.
+        let gigabytes = f64::from(u32::try_from(count * self.block / KIB)?) * 1024.0 / 1e9;
         Ok(Figures {
-            bytes_per_ns: bytes / elapsed.as_nanos() as f64,
-            cpu_s_per_gb: cpu.as_secs_f64() / (bytes / 1e9),
+            gb_per_s: gigabytes / elapsed.as_secs_f64(),
+            cpu_s_per_gb: cpu.as_secs_f64() / gigabytes,
         })
     }
 }
@@ -199,7 +200,7 @@ fn depths(path: &Path, pass: Pass, blocks: &[u64], round_count: usize) -> Outcom
         }
         print!("| {} KiB |", block / KIB);
         for figures in &figures {
-            let rate = median(figures.iter().map(|figures| figures.bytes_per_ns).collect());
+            let rate = median(figures.iter().map(|figures| figures.gb_per_s).collect());
             let cpu = median(figures.iter().map(|figures| figures.cpu_s_per_gb).collect());
             print!(" {rate:.2} ({cpu:.3}) |");
         }
@@ -265,10 +266,10 @@ fn ways(path: &Path, pass: Pass, block: u64, depth: u32, round_count: usize) -> 
         println!("| fio, {pages} pages | {:.2} GB/s |", median(fio_rates.clone()));
     }
     for ((name, ..), figures) in ours.iter().zip(&figures) {
-        let rate = median(figures.iter().map(|figures| figures.bytes_per_ns).collect());
+        let rate = median(figures.iter().map(|figures| figures.gb_per_s).collect());
         let cpu = median(figures.iter().map(|figures| figures.cpu_s_per_gb).collect());
         let pairs = figures.iter().zip(&fio_rates);
-        let ratios: Vec<f64> = pairs.map(|(figures, fio)| figures.bytes_per_ns / fio).collect();
+        let ratios: Vec<f64> = pairs.map(|(figures, fio)| figures.gb_per_s / fio).collect();
         let ratio = if ratios.is_empty() { f64::NAN } else { median(ratios) };
         println!("| {name} | {rate:.2} GB/s | {ratio:.2} of fio | {cpu:.3} CPU-s a GB |");
     }
@@ -286,7 +287,7 @@ fn main() -> Outcome<()> {
     let mut setup = Setup::new(&path, DiskBackend::Auto, Memory::Registered, 8, 2 * MIB)?;
     let downgrade = setup.disk.allocate(setup.file, ByteCount::new(FILE_BYTES))?;
     let first = setup.run(Pass::Write)?;
-    println!("first lap over reserved blocks: {:.2} GB/s ({downgrade:?})", first.bytes_per_ns);
+    println!("first lap over reserved blocks: {:.2} GB/s ({downgrade:?})", first.gb_per_s);
     drop(setup);
 
     depths(&path, Pass::Write, &sizes, 3)?;

@@ -101,7 +101,8 @@ pub enum IoFault {
         /// Bytes that were not there.
         missing_bytes: u64,
     },
-    /// It took longer than `io_timeout`, or waited that long on a disk that finished nothing.
+    /// It took longer than `io_timeout`, or waited for its start on a disk whose every place is lost
+    /// to such operations.
     ///
     /// Without memory in the report the kernel still holds the operation: it may yet read or write
     /// its range of the file, which must not be used again until the disk was shut.
@@ -140,6 +141,8 @@ impl IoFault {
 }
 
 /// Returns whether a transfer that ended with `errno` moved nothing and may be tried again at once.
+///
+/// A ring cancels what a thread submitted and had not begun when the thread ends.
 pub(super) fn is_transient(errno: Errno) -> bool {
-    matches!(errno, Errno::EAGAIN | Errno::EINTR)
+    matches!(errno, Errno::EAGAIN | Errno::EINTR | Errno::ECANCELED)
 }

@@ -31,8 +31,8 @@
 //!   it back; one that the kernel does not let go of in time is reported without its memory, which
 //!   lives until the kernel does, or for ever;
 //! - every operation that was taken in is reported exactly once: within `io_timeout` of its start
-//!   plus the time that a cancel takes (a tenth of that, at most 1 s), and while it waits for its
-//!   start, within `io_timeout` of the last operation that finished;
+//!   plus the time that a cancel takes (a tenth of that, at most 1 s); one that waits for its start
+//!   waits as long as others end, and for `io_timeout` once none do;
 //! - a short transfer is resumed by the back end, so that an operation moved all its bytes or
 //!   failed; a result is never taken for success without comparing it with the length;
 //! - operations are unordered: who needs an order submits the second after the first is reported;

@@ -169,9 +169,8 @@ impl Engine for Psync {
         self.shared.work.notify_all();
     }
 
-    fn reap(&mut self, now: Instant, ready: &mut Vec<IoFinished>) -> bool {
+    fn reap(&mut self, now: Instant, ready: &mut Vec<IoFinished>) {
         let mut state = self.shared.state();
-        let has_ended = !state.finished.is_empty();
         ready.append(&mut state.finished);
         let timed_out = || Err(IoFault::TimedOut);
         for running in state.running.iter_mut().flatten() {
@@ -183,14 +182,22 @@ impl Engine for Psync {
         if state.given_up_count() == self.threads.len() {
             ready.extend(state.queue.drain(..).map(|transfer| transfer.finish(timed_out())));
         }
-        has_ended
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.shared.state().given_up_count() == self.threads.len()
     }
 
     fn wait(&mut self, timeout: Duration) {
         let mut state = self.shared.state();
         let running = state.running.iter().flatten().filter(|running| !running.is_given_up);
         let due = running.map(|running| running.started + self.io_timeout).min();
-        let quiet = due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
+        let quiet = match due {
+            Some(due) => due.saturating_duration_since(Instant::now()),
+            // No thread has taken it yet; what it starts now is not overdue before this.
+            None if !state.queue.is_empty() => self.io_timeout,
+            None => Duration::MAX,
+        };
         let is_quiet = |state: &mut State| !state.is_woken && state.finished.is_empty();
         let news = &self.shared.news;
         state = match news.wait_timeout_while(state, timeout.min(quiet), is_quiet) {

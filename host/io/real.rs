@@ -7,9 +7,9 @@
 //! ```
 //!
 //! An engine has a number of places; an operation takes one from its start to its report, or to its
-//! end where the kernel does not let go of it. An operation that waits for a place is given up when
-//! it has waited for `io_timeout` and the engine has finished nothing for as long: so a slow drive
-//! works off its queue, and a dead one ends every operation.
+//! end where the kernel does not let go of it. An operation that waits for a place is given up only
+//! when every place is lost in that way, and it has waited for `io_timeout`: so a slow drive works
+//! off its queue, and a dead one ends every operation.
 //!
 //! Invariants: every operation that was checked is in `waiting`, in the engine or in `ready`, and
 //! in one of them only; dropping the disk frees no memory that the kernel still uses.
@@ -64,8 +64,11 @@ pub(super) trait Engine: Debug + Send {
     /// Hands the kernel what was started.
     fn flush(&mut self);
 
-    /// Appends what ended, and what took too long; returns whether anything ended.
-    fn reap(&mut self, now: Instant, ready: &mut Vec<IoFinished>) -> bool;
+    /// Appends what ended, and what took too long.
+    fn reap(&mut self, now: Instant, ready: &mut Vec<IoFinished>);
+
+    /// Returns whether every place is held by an operation that was given up.
+    fn is_stuck(&self) -> bool;
 
     /// Sleeps until something ended or is overdue, a waker says so, or `timeout` is over.
     fn wait(&mut self, timeout: Duration);
@@ -90,8 +93,6 @@ pub(super) struct RealDisk<E: Engine> {
     ready: Vec<IoFinished>,
     engine: E,
     io_timeout: Duration,
-    /// When the engine last finished anything.
-    progress: Instant,
     is_shut: bool,
 }
 
@@ -104,7 +105,6 @@ impl<E: Engine> RealDisk<E> {
             ready: Vec::new(),
             engine,
             io_timeout,
-            progress: Instant::now(),
             is_shut: false,
         }
     }
@@ -124,11 +124,9 @@ impl<E: Engine> RealDisk<E> {
     /// Collects what ended, gives up what takes too long, and starts what has room.
     fn turn(&mut self) {
         let now = Instant::now();
-        if self.engine.reap(now, &mut self.ready) {
-            self.progress = now;
-        }
-        if let Some(limit) = now.checked_sub(self.io_timeout)
-            && self.progress <= limit
+        self.engine.reap(now, &mut self.ready);
+        if self.engine.is_stuck()
+            && let Some(limit) = now.checked_sub(self.io_timeout)
         {
             let ready = &mut self.ready;
             let give_up = |transfer: Transfer| ready.push(transfer.finish(Err(IoFault::TimedOut)));
@@ -139,9 +137,12 @@ impl<E: Engine> RealDisk<E> {
 
     /// Returns how long nothing needs to be looked at.
     fn quiet(&self) -> Duration {
-        let Some(oldest) = self.waiting.oldest() else { return Duration::MAX };
-        let due = oldest.max(self.progress) + self.io_timeout;
-        due.saturating_duration_since(Instant::now())
+        match self.waiting.oldest() {
+            Some(oldest) if self.engine.is_stuck() => {
+                (oldest + self.io_timeout).saturating_duration_since(Instant::now())
+            }
+            _ => Duration::MAX,
+        }
     }
 
     /// Finishes what is under way, at most for `timeout`, and stops the engine.

@@ -84,8 +84,8 @@ fn buffer(pages: u64, fill: u8) -> IoMemory {
     IoMemory::Buffer(buffer)
 }
 
-fn write(file: FileId, tag: u64, page: u64, pages: u64, fill: u8) -> IoOperation {
-    let memory = buffer(pages, fill);
+fn write(file: FileId, tag: u64, page: u64, pages: u64, byte: u8) -> IoOperation {
+    let memory = buffer(pages, byte);
     IoOperation { tag, file, work: IoWork::Write { offset: page * PAGE, memory } }
 }
 
@@ -301,8 +301,8 @@ pub(in crate::io) fn parts_of_a_slot_move_under_one_hold(stage: &dyn Stage) {
     disk.register(&[Arc::clone(&slab)]);
     let file = open(&mut *disk, stage, "file");
     for page in 0..9 {
-        let fill = u8::try_from(page).expect("few pages");
-        run_one(&mut *disk, write(file, 0, page, 1, fill));
+        let byte = u8::try_from(page).expect("few pages");
+        run_one(&mut *disk, write(file, 0, page, 1, byte));
     }
     let slot = || slab.slot(SlotIndex::new(63), slab.slot_bytes());
     let whole = SlotPages::to_fill(slot()).expect("unused");

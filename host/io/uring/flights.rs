@@ -139,6 +139,12 @@ impl Flights {
         }
     }
 
+    /// Returns whether every place is held by an abandoned flight.
+    pub(super) fn is_stuck(&self) -> bool {
+        let is_abandoned = |flight: &Flight| flight.stage == Stage::Abandoned;
+        self.places.iter().all(|place| place.as_ref().is_some_and(is_abandoned))
+    }
+
     /// Returns how long nothing becomes overdue.
     pub(super) fn quiet(&self) -> Duration {
         if self.count() == 0 {

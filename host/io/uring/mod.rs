@@ -95,7 +95,6 @@ pub(super) struct Uring {
     completions: Vec<(u64, i32)>,
     /// Reports that were not reaped.
     ended: Vec<IoFinished>,
-    has_ended: bool,
     downgrade: Option<Downgrade>,
 }
 
@@ -136,7 +135,6 @@ impl Uring {
             is_woken: false,
             completions: Vec::new(),
             ended: Vec::new(),
-            has_ended: false,
             downgrade: None,
         })
     }
@@ -192,7 +190,7 @@ impl Uring {
         let Some(flight) = self.flights.find(mark) else { return };
         // A negative result is an errno.
         let answer = u32::try_from(result).map_err(|_| Errno::from_raw(-result));
-        let is_cancelled = answer == Err(Errno::ECANCELED);
+        let is_cancelled = matches!(answer, Err(Errno::ECANCELED | Errno::EINTR));
         let answer = flight.transfer.answer(answer);
         let outcome = match (flight.stage, answer) {
             (Stage::InTime, Answer::More) => {
@@ -205,7 +203,6 @@ impl Uring {
             (_, Answer::Done(outcome)) => outcome,
         };
         let Some(Flight { transfer, stage, .. }) = self.flights.end(mark) else { return };
-        self.has_ended = true;
         if stage != Stage::Abandoned {
             self.ended.push(transfer.finish(outcome));
         }
@@ -323,7 +320,7 @@ impl Engine for Uring {
         self.enter();
     }
 
-    fn reap(&mut self, now: Instant, ready: &mut Vec<IoFinished>) -> bool {
+    fn reap(&mut self, now: Instant, ready: &mut Vec<IoFinished>) {
         self.collect();
         let mut cancels = Vec::new();
         self.flights.check(now, |overdue| match overdue {
@@ -337,7 +334,10 @@ impl Engine for Uring {
             self.push(&opcode::AsyncCancel::new(mark).build().user_data(CANCEL_MARK));
         }
         ready.append(&mut self.ended);
-        std::mem::take(&mut self.has_ended)
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.flights.is_stuck()
     }
 
     fn wait(&mut self, timeout: Duration) {
