@@ -4,9 +4,10 @@
 //! ```text
 //!   commands                      +----------------------------+      actions
 //!   store, load, lookup, cancel,  |  KeyIndex  -> ChunkTable   |      Start(pack | out-link |
-//!   drop, tick(now)  -----------> |  SlotPool and Policy a     | ---> in-link | unpack), Wake
-//!                                 |  group, PlanTable,         |
-//!   completions  ---------------> |  TransferTable             |
+//!   drop, flush, adopt, clear,    |  SlotPool and Policy a     | ---> in-link | unpack),
+//!   tick(now)  -----------------> |  group and tier,           |      Disk(write | read), Wake
+//!                                 |  PlanTable, TransferTable, |
+//!   completions  ---------------> |  WriteQueue                |
 //!                                 +----------------------------+
 //! ```
 //!
@@ -16,11 +17,13 @@
 //!
 //! Invariants, checked by [`Core::audit`]:
 //!
-//! - used + free = capacity in every group; each used slot has one owner (invariants 3 and 5);
+//! - used + free + unscanned = capacity in every group and tier; each used slot has one owner
+//!   (invariants 3 and 5);
 //! - the pins of a chunk are those of plans and loads, the readers of a slot the hops that use it;
 //!   a pinned chunk's last copy and a copy in use are not ranked for eviction (invariant 3);
 //! - in a full group a chunk leaves by eviction only when it has no descendant (invariant 9);
-//! - hits + misses = keys probed (invariant 5).
+//! - hits of both tiers + misses = keys probed (invariant 5);
+//! - no chunk is queued for its write before its unwritten parent.
 //!
 //! All tables are allocated by [`Core::new`]; no later call allocates, except that the buffer of
 //! actions grows until it fits the caller's habits. A command does work for at most 64 keys.
