@@ -2,8 +2,8 @@
 //! fails.
 //!
 //! A copy on disk is *written* once its write has ended well, and *durable* once a sync that began
-//! after that has ended well. Syncs are told apart by epochs: each slot remembers the epoch in which
-//! its write ended, and a finished sync makes all epochs up to its own durable at once.
+//! after that has ended well. Syncs are told apart by epochs: each slot remembers the epoch in
+//! which its write ended, and a finished sync makes all epochs up to its own durable at once.
 //!
 //! Invariants: a copy on a lost disk is never read, and never counts as one that is left.
 //!
@@ -78,8 +78,7 @@ impl Core {
         }
         if self.is_disk_readable(index) {
             let slot = self.slot_of(index, Tier::Disk);
-            let written_in = self.groups[chunk.at()].written_in[slot.get() as usize];
-            let is_durable = written_in <= self.durable_epoch;
+            let is_durable = self.is_durable(chunk.at(), slot);
             return Some(if is_durable { StorePoint::Durable } else { StorePoint::Written });
         }
         self.is_resident(index, Tier::Host).then_some(StorePoint::Host)
@@ -102,8 +101,8 @@ impl Core {
     pub fn stop_disk(&mut self, group: GroupIndex) {
         self.run_guarded(|core| {
             if let Some(at) = core.disk_group(group) {
+                core.end_writes(at);
                 let group = &mut core.groups[at];
-                group.are_writes_stopped = true;
                 if !std::mem::replace(&mut group.is_disk_lost, true) {
                     group.lost_until = 0;
                 }
@@ -130,6 +129,19 @@ impl Core {
             }
             Ok(is_resident)
         })
+    }
+
+    fn end_writes(&mut self, at: usize) {
+        let group = &mut self.groups[at];
+        if !std::mem::replace(&mut group.are_writes_stopped, true) {
+            group.durable_until = self.durable_epoch;
+        }
+    }
+
+    /// Whether what was written to a disk slot is durable.
+    pub(super) fn is_durable(&self, at: usize, slot: SlotIndex) -> bool {
+        let group = &self.groups[at];
+        group.written_in[slot.get() as usize] <= self.durable_epoch.min(group.durable_until)
     }
 
     /// Whether the chunk's copy on disk can be read.

@@ -1,10 +1,11 @@
 //! Eviction: which copy leaves a tier next.
 //!
-//! Order of victims in a group and tier: orphans (chunks below a lost parent, which no lookup can reach),
-//! leaf before root; then the policy's order. In a full group a chunk with descendants is passed
-//! over: it is set aside and becomes the next victim once they are gone, which is where strict
-//! recency would put it, since it was used before all that is still ranked. (Only chunks that come
-//! back because of losses can be several at a time; the last of them to come back leaves first.)
+//! Order of victims in a group and tier: orphans (chunks below a lost parent, which no lookup can
+//! reach), leaf before root; then the policy's order. In a full group a chunk with descendants is
+//! passed over: it is set aside and becomes the next victim once they are gone, which is where
+//! strict recency would put it, since it was used before all that is still ranked. (Only chunks
+//! that come back because of losses can be several at a time; the last of them to come back leaves
+//! first.)
 //!
 //! Work is bounded: one call looks at no more than [`STEP_COUNT_MAX`] chunks and says when it
 //! stopped early.
@@ -44,7 +45,8 @@ pub(super) enum Eviction {
 }
 
 impl Core {
-    /// Evicts until `slot_count` host slots of `group` are free, in one bounded step: for watermarks.
+    /// Evicts until `slot_count` host slots of `group` are free, in one bounded step: for
+    /// watermarks.
     ///
     /// # Errors
     ///
@@ -118,8 +120,8 @@ impl Core {
     }
 
     /// Evicts, when nothing else can leave host memory, a chunk that cannot be written although its
-    /// descendants were: that may orphan them, as any failed write may. Without it such chunks could
-    /// take all of host memory, and nothing on disk could be loaded any more.
+    /// descendants were: that may orphan them, as any failed write may. Without it such chunks
+    /// could take all of host memory, and nothing on disk could be loaded any more.
     ///
     /// Looks at a few slots a call, and goes on from there the next time.
     fn evict_unwritten(&mut self, at: usize, steps: &mut u32) -> Eviction {

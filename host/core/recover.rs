@@ -2,8 +2,8 @@
 //! that the next run needs.
 //!
 //! Every disk slot is *unscanned* at first: neither hit nor free. The caller names what it finds,
-//! in any order and at most 64 chunks a call, the coldest first as far as that is known; then, or in
-//! between, it frees the slots in which nothing was found. A chunk found before its parent hangs
+//! in any order and at most 64 chunks a call, the coldest first as far as that is known; then, or
+//! in between, it frees the slots in which nothing was found. A chunk found before its parent hangs
 //! below a record without copies; no lookup reaches it until the parent comes, by adoption or by a
 //! store, and eviction takes it first.
 //!
@@ -152,23 +152,18 @@ impl Core {
             let unplaced =
                 all().filter(move |slot| !is_set_aside(slot) && !tier.policy.is_ranked(*slot));
             let slots = all().filter(is_set_aside).chain(ranked).chain(unplaced);
-            slots.filter_map(|slot| self.disk_entry(&group.written_in, slot, tier))
+            slots.filter_map(|slot| self.disk_entry(slot, tier))
         })
     }
 
-    fn disk_entry(
-        &self,
-        written_in: &[u64],
-        disk_slot: SlotIndex,
-        tier: &TierState,
-    ) -> Option<FoundChunk> {
+    fn disk_entry(&self, disk_slot: SlotIndex, tier: &TierState) -> Option<FoundChunk> {
         let index = tier.slots.chunk(disk_slot);
         if self.is_stale(index) || !self.is_disk_readable(index) {
             return None;
         }
         let chunk = self.chunks.at(index);
         let lineage = self.lineage(index);
-        let is_durable = written_in[disk_slot.get() as usize] <= self.durable_epoch;
+        let is_durable = self.is_durable(chunk.at(), disk_slot);
         let (parent, depth) = (lineage.parent, lineage.depth);
         Some(FoundChunk { key: chunk.key, parent, depth, disk_slot, is_durable })
     }

@@ -2,8 +2,8 @@
 //! them on their way.
 //!
 //! Chunks are taken root first. A chunk that is resident in host memory is done at once; one that
-//! is being filled is joined; any other gets a record and a host slot, if need be a victim's. Once one
-//! chunk of a full group is refused, those after it are too: no lookup could reach them.
+//! is being filled is joined; any other gets a record and a host slot, if need be a victim's. Once
+//! one chunk of a full group is refused, those after it are too: no lookup could reach them.
 //!
 //! Called by the pager under its lock.
 

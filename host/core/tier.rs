@@ -75,6 +75,9 @@ pub(super) struct GroupState {
     pub(super) written_in: Box<[u64]>,
     /// Nothing is written any more.
     pub(super) are_writes_stopped: bool,
+    /// What was written in later epochs never becomes durable: writing was stopped, maybe because
+    /// its sync failed.
+    pub(super) durable_until: u64,
     /// Nothing is read any more either; disk slots before `lost_until` are given up.
     pub(super) is_disk_lost: bool,
     pub(super) lost_until: u32,
@@ -107,6 +110,7 @@ impl GroupState {
             waiting_read: List::EMPTY,
             written_in: vec![0; disk_slot_count as usize].into_boxed_slice(),
             are_writes_stopped: false,
+            durable_until: u64::MAX,
             is_disk_lost: false,
             lost_until: 0,
             thresholds: write_policy.thresholds(slot_count),

@@ -274,7 +274,8 @@ pub(super) struct TransferTable {
     free: List,
     /// Members: transfers of which some positions wait for a read.
     read_links: Links,
-    /// Members: joined or reading positions, [`KEY_COUNT_MAX`] a transfer, by the chunk that they wait for.
+    /// Members: joined or reading positions, [`KEY_COUNT_MAX`] a transfer, by the chunk that they
+    /// wait for.
     joins: Links,
 }
 

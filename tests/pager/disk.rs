@@ -6,7 +6,9 @@ use kvtide::core::{Failure, Stage, StorePoint, WritePolicy};
 use kvtide::device::cpu::CpuConfig;
 use kvtide::fingerprint::{ContentFingerprint, KeyMode, KvScales, RopeSettings};
 use kvtide::io::sim::{SimDrive, SimFault, SimKind, SimRule};
-use kvtide::pager::{DiskCommandError, DiskConfig, DiskHealth, ProgressListener};
+use kvtide::pager::{
+    DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth, ProgressListener,
+};
 use kvtide::units::{ByteCount, GroupIndex};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -209,7 +211,7 @@ fn after_a_failed_sync_the_tier_takes_no_more_writes_and_says_so() {
     let keys = store_one(&engine, 4);
     engine.pager.flush(PATIENT).expect("flushed");
     drive.inject(SimRule::new(SimFault::Error).on(SimKind::Sync).named("data"));
-    store_one(&engine, 5);
+    let unsynced = store_one(&engine, 5);
     let error = engine.pager.flush(PATIENT).expect_err("it cannot be durable");
     assert!(matches!(error, DiskCommandError::ReadOnly { .. }), "{error}");
     let health = engine.pager.disk_health().expect("a disk tier");
@@ -217,6 +219,12 @@ fn after_a_failed_sync_the_tier_takes_no_more_writes_and_says_so() {
     let written = engine.pager.counters().written;
     store_one(&engine, 6);
     assert_eq!(engine.pager.counters().written, written, "no more writes");
+    // The other group's syncs succeed, and say nothing about this one.
+    drive.clear_faults();
+    std::thread::sleep(2 * DEFAULT_SYNC_INTERVAL);
+    for key in &unsynced[0][1..] {
+        assert_ne!(engine.pager.point(*key), Some(StorePoint::Durable), "{key}");
+    }
     assert_eq!(hit_tokens(&engine, 4), ALL_TOKENS, "what it holds is still served");
     assert_eq!(engine.pager.point(keys[0][0]), Some(StorePoint::Durable));
     assert!(!close(engine), "the next open must scan");

@@ -18,6 +18,9 @@ const FAULTS_MAX: u32 = 16;
 /// Entries of a snapshot that the core takes in at a time.
 const BATCH: usize = KEY_COUNT_MAX;
 
+/// Something to be done to the core under its lock.
+type CoreCommand<'a> = &'a mut dyn FnMut(&mut Core) -> Result<(), Refused>;
+
 /// A group's store, and what is under way in it.
 #[derive(Debug)]
 pub(in crate::pager) struct GroupStore {
@@ -159,7 +162,7 @@ impl GroupStore {
     /// Tells the core what the scan found, at most 64 slots a command.
     pub(super) fn adopt_scanned(
         &mut self,
-        mut command: impl FnMut(&mut dyn FnMut(&mut Core) -> Result<(), Refused>) -> Result<(), Refused>,
+        mut command: impl FnMut(CoreCommand<'_>) -> Result<(), Refused>,
     ) {
         let Some(scan) = &mut self.scan else { return };
         loop {

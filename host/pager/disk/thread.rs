@@ -248,7 +248,7 @@ impl DiskThread {
             match group.close(&mut *self.disk, &found) {
                 Ok(report) => is_clean &= report.is_clean,
                 Err(error) => {
-                    tracing::warn!(%error, "a store was not closed cleanly: the next open scans it");
+                    tracing::warn!(%error, "a store was not closed cleanly: it will be scanned");
                     is_clean = false;
                 }
             }

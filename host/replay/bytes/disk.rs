@@ -18,7 +18,8 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes of the unit in which the system counts blocks.
 const BLOCK_BYTES: u64 = 512;
 
-/// Bytes that the disk tier takes for a slot besides it, and for its directory; what a pager counts.
+/// Bytes that the disk tier takes for a slot besides it, and for its directory; what a pager
+/// counts.
 const PER_SLOT_BYTES: u64 = crate::pager::INDEX_BYTES_PER_SLOT;
 const OVERHEAD_BYTES: u64 = 2 * crate::pager::STORE_OVERHEAD_BYTES;
 
