@@ -4,12 +4,10 @@
 //! - `operation`: what a run is made of.
 //! - `rig`: runs one operation on both and compares all that can be seen from outside.
 //! - `disk_operation`, `disk_rig`, `disk_checks`: runs with a disk tier, whose oracle knows the
-//! bytes
-//!   of every slot.
+//!   bytes of every slot.
 //! - `lookup`: the longest prefix against its definition.
 //! - `promises`, `disk_promises`, `recover_promises`, `clear_promises`: single promises, each with
-//! the
-//!   shortest run that would break it; `disk_bench` drives those with a disk tier.
+//!   the shortest run that would break it; `disk_bench` drives those with a disk tier.
 
 #[path = "core_model/clear_promises.rs"]
 mod clear_promises;

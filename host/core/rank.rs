@@ -2,10 +2,10 @@
 //!
 //! One rule says which copies are ranked for eviction: a copy *may leave* when it is resident, no
 //! hop but its own write uses it, no hop fills host memory beside it, and its chunk is unpinned or
-//! has another resident copy. [`Core::settle`] brings
-//! the ranks of a chunk in line with it after every change. What is ranked and turns out to have to
-//! stay when its turn comes (it is being written, or the last copy of a chunk with descendants in a
-//! full group) is set aside, and comes back as the next victim once it need not stay any more.
+//! has another resident copy. [`Core::settle`] brings the ranks of a chunk in line with it after
+//! every change. What is ranked and turns out to have to stay when its turn comes (it is being
+//! written, or the last copy of a chunk with descendants in a full group) is set aside, and comes
+//! back as the next victim once it need not stay any more.
 //!
 //! Invariants: pins and readers never go below zero; a chunk that is pinned or moved by a hop keeps
 //! its slots; a chunk without copies is gone once nothing holds it.
