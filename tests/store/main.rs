@@ -3,6 +3,7 @@
 mod cuts;
 mod inspection;
 mod oracle;
+mod orders;
 mod promises;
 mod reclaim;
 mod refusals;
