@@ -101,8 +101,8 @@ pub enum IoFault {
         /// Bytes that were not there.
         missing_bytes: u64,
     },
-    /// It took longer than `io_timeout`, or waited for its start on a disk whose every place is lost
-    /// to such operations.
+    /// It took longer than `io_timeout`, or waited for its start on a disk whose every place is
+    /// lost to such operations.
     ///
     /// Without memory in the report the kernel still holds the operation: it may yet read or write
     /// its range of the file, which must not be used again until the disk was shut.

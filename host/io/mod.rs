@@ -38,8 +38,8 @@
 //! - a sync that is reported as done covers every write of its file reported before it was
 //!   submitted.
 //!
-//! One thread at a time owns a disk; only its [`DiskWaker`] is shared. Called by `store` and the pager's disk
-//! thread.
+//! One thread at a time owns a disk; only its [`DiskWaker`] is shared. Called by `store` and the
+//! pager's disk thread.
 
 use crate::capability::Downgrade;
 use crate::mem::Slab;
