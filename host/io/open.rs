@@ -7,7 +7,9 @@ use super::psync::Psync;
 use super::real::RealDisk;
 use super::uring::Uring;
 use crate::capability::Downgrade;
+use crate::units::ByteCount;
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit};
 use std::fs;
 use std::io;
 use std::time::Duration;
@@ -153,7 +155,20 @@ fn refusal(error: &io::Error) -> String {
             format!("{error}; kernel.io_uring_disabled is {setting}")
         }
         Some(Errno::EPERM) => format!("{error}; a seccomp or container profile forbids it"),
+        Some(Errno::ENOMEM) => format!("{error}; {}", memlock_limit()),
         Some(Errno::ENOSYS) => format!("{error}; the kernel or a sandbox does not have it"),
         _ => error.to_string(),
+    }
+}
+
+/// Says what bounds the memory that the kernel pins for us, and how to raise it.
+pub(super) fn memlock_limit() -> String {
+    match getrlimit(Resource::RLIMIT_MEMLOCK) {
+        Ok((limit, _)) => format!(
+            "RLIMIT_MEMLOCK is {}, raise it above the host tier's bytes (LimitMEMLOCK= of a \
+             service, or ulimit -l)",
+            ByteCount::new(limit)
+        ),
+        Err(errno) => format!("RLIMIT_MEMLOCK cannot be read: {errno}"),
     }
 }

@@ -159,7 +159,7 @@ pub(super) fn text(path: &Path) -> &str {
 }
 
 /// Runs a program that must do, and returns what it prints.
-pub(super) fn command(program: &str, arguments: &[&str]) -> String {
+fn command(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -26,6 +26,7 @@ mod ring;
 use self::flights::{Flight, Flights, Overdue, Stage};
 use self::pieces::Pieces;
 use super::files::OpenFile;
+use super::open::memlock_limit;
 use super::real::Engine;
 use super::transfer::{Answer, Transfer, Work};
 use super::{DiskWaker, IoFault, IoFinished};
@@ -38,7 +39,6 @@ use io_uring::{IoUring, opcode};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::resource::{Resource, getrlimit};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -413,13 +413,9 @@ fn entry(flight: &Flight, pieces: &Pieces) -> Entry {
 
 /// Says why memory was not registered, and what helps.
 fn refusal(error: &io::Error, bytes: ByteCount) -> String {
-    let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map(|(limit, _)| limit);
-    match (error.raw_os_error().map(Errno::from_raw), limit) {
-        (Some(Errno::ENOMEM), Ok(limit)) => format!(
-            "{bytes} of host slots: {error}; RLIMIT_MEMLOCK is {}, raise it above the slots' bytes \
-             (LimitMEMLOCK= of a service, or ulimit -l)",
-            ByteCount::new(limit)
-        ),
-        _ => format!("{bytes} of host slots: {error}"),
+    let why = format!("{bytes} of host slots: {error}");
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOMEM) => format!("{why}; {}", memlock_limit()),
+        _ => why,
     }
 }
