@@ -101,6 +101,9 @@ pub enum DiskFailure {
     NoSpace,
     /// What was read is not what the store wrote there for this chunk.
     Mismatch,
+    /// It was given up, and may still touch its memory and its disk slot: neither is used again
+    /// until [`Core::unstick`](super::Core::unstick).
+    Stuck,
 }
 
 /// The end of one hop.

@@ -60,10 +60,11 @@ impl Core {
         for number in 0..slots.capacity() {
             let slot = SlotIndex::new(number);
             let state = slots.state(slot);
-            if let SlotState::Free { .. } | SlotState::Unscanned = state {
+            if let SlotState::Free { .. } | SlotState::Unscanned | SlotState::Stuck = state {
                 let is_ranked = group.tier(tier).policy.is_ranked(slot);
-                hold(!is_ranked, "only used slots are ranked", "slot", number)?;
+                hold(!is_ranked, "only slots of chunks are ranked", "slot", number)?;
                 unscanned += u32::from(state == SlotState::Unscanned);
+                used += u32::from(state == SlotState::Stuck);
                 continue;
             }
             used += 1;

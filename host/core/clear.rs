@@ -155,7 +155,11 @@ impl Core {
         let state = self.groups[at].tier_mut(tier);
         let slot = SlotIndex::new(state.swept_until);
         state.swept_until += 1;
-        if let SlotState::Free { .. } | SlotState::Unscanned = state.slots.state(slot) {
+        let is_owned = !matches!(
+            state.slots.state(slot),
+            SlotState::Free { .. } | SlotState::Unscanned | SlotState::Stuck
+        );
+        if !is_owned {
             return false;
         }
         let index = state.slots.chunk(slot);

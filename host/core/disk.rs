@@ -9,7 +9,7 @@
 //!
 //! Called by the pager under its lock.
 
-use super::action::{DiskCompletion, DiskHop};
+use super::action::{DiskCompletion, DiskHop, DiskRequest};
 use super::chunk::{ChunkIndex, Presence};
 use super::slot::{SlotCounts, SlotState};
 use super::tier::Tier;
@@ -46,6 +46,28 @@ impl Core {
                 DiskHop::Write => core.write_ended(index, completion.outcome),
                 DiskHop::Read => core.read_ended(index, completion.outcome),
             }
+            core.launch();
+        });
+    }
+
+    /// Takes in that a hop which was completed as [`DiskFailure::Stuck`] touches nothing any more.
+    ///
+    /// # Panics
+    ///
+    /// In builds with debug assertions, panics for a hop that is not stuck; in others that poisons
+    /// the core.
+    pub fn unstick(&mut self, request: DiskRequest) {
+        self.run_guarded(|core| {
+            let group = &mut core.groups[usize::from(request.group.get())];
+            match request.hop {
+                DiskHop::Read => group.tier_mut(Tier::Host).slots.unstick(request.slot),
+                DiskHop::Write => {
+                    group.tier_mut(Tier::Disk).slots.unstick(request.disk_slot);
+                    core.chunks.at_mut(request.chunk.0).write.is_stuck = false;
+                    core.remove_reader(request.chunk.0, Tier::Host);
+                }
+            }
+            core.reads.may_begin = true;
             core.launch();
         });
     }

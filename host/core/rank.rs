@@ -187,6 +187,15 @@ impl Core {
         self.free_slot(index, tier);
     }
 
+    /// Takes the slot of a fill that was given up from its chunk, and out of use.
+    pub(super) fn stick_fill(&mut self, index: ChunkIndex, tier: Tier) {
+        let slot = self.slot_of(index, tier);
+        let chunk = self.chunks.at_mut(index);
+        self.groups[chunk.at()].tier_mut(tier).slots.stick(slot);
+        chunk.take_slot(tier);
+        chunk.write.has_lost_turn |= tier == Tier::Disk;
+    }
+
     /// Frees the slot of a copy that nobody uses.
     pub(super) fn free_slot(&mut self, index: ChunkIndex, tier: Tier) {
         let slot = self.slot_of(index, tier);

@@ -185,11 +185,15 @@ impl Core {
         }
         let failure = match outcome {
             Err(DiskFailure::Mismatch) => Failure::Checksum,
-            Err(DiskFailure::Drive | DiskFailure::NoSpace) => Failure::Disk,
+            Err(DiskFailure::Drive | DiskFailure::NoSpace | DiskFailure::Stuck) => Failure::Disk,
             Ok(()) => Failure::Cleared,
         };
         // Lost before its waiters are told: none of them shall wait for another read of it.
-        self.abandon_fill(index, Tier::Host);
+        if outcome == Err(DiskFailure::Stuck) {
+            self.stick_fill(index, Tier::Host);
+        } else {
+            self.abandon_fill(index, Tier::Host);
+        }
         let waiters = self.take_joiners(index);
         if is_wanted {
             self.lose(index, MissReason::Lost);

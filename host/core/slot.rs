@@ -4,6 +4,7 @@
 //! Unscanned -> Free -> Filling -> Resident{readers} -> Draining{readers} -> Free
 //!       \                 \-> Free (fill failed)  \-> Free (no reader)
 //!        \-> Resident (adopted: what an earlier run left there)
+//! Filling -> Stuck -> Free (its hop was given up, and ended after all)
 //! ```
 //!
 //! Readers are the hops that use the copy. Who merely wants the chunk to stay pins the chunk, not
@@ -32,6 +33,8 @@ pub(crate) enum SlotState {
     Resident { readers: u32 },
     /// Closed to new readers; free once its chunk is no longer held.
     Draining { readers: u32 },
+    /// Owned by no chunk, and still not free: a hop that was given up may yet touch it.
+    Stuck,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +47,7 @@ struct Slot {
 /// Slots of one region, by use. `used + free + unscanned = capacity` always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotCounts {
-    /// Slots that are filling, resident or draining.
+    /// Slots that are filling, resident, draining or stuck.
     pub used: u32,
     /// Slots that can be taken at once.
     pub free: u32,
@@ -205,6 +208,19 @@ impl SlotPool {
         self.set(slot, SlotState::Free { next: self.free_head });
         self.free_head = slot.get();
         self.used = self.used.checked_sub(1).expect("a used slot is freed once");
+    }
+
+    /// Takes a filling slot out of use, because its hop was given up and may still touch it.
+    pub(crate) fn stick(&mut self, slot: SlotIndex) {
+        assert_eq!(self.state(slot), SlotState::Filling, "slot {slot} is not being filled");
+        self.set(slot, SlotState::Stuck);
+    }
+
+    /// Frees a stuck slot: nothing touches it any more.
+    pub(crate) fn unstick(&mut self, slot: SlotIndex) {
+        assert_eq!(self.state(slot), SlotState::Stuck, "slot {slot} is not stuck");
+        self.set(slot, SlotState::Filling);
+        self.free(slot);
     }
 
     fn set(&mut self, slot: SlotIndex, state: SlotState) {

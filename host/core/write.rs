@@ -213,7 +213,8 @@ impl Core {
     pub(super) fn wish(&mut self, index: ChunkIndex) {
         let chunk = self.chunks.at(index);
         let has_copy = chunk.slot(Tier::Disk).is_some();
-        if has_copy || chunk.write.place != NONE || !self.writes(chunk.at()) {
+        let is_stuck = chunk.write.is_stuck;
+        if has_copy || is_stuck || chunk.write.place != NONE || !self.writes(chunk.at()) {
             return;
         }
         let Some(place) = self.write_queue.take(index) else {
@@ -442,6 +443,12 @@ impl Core {
         } else {
             self.chunks.at_mut(index).write.has_failed = true;
             self.reads.may_begin = true;
+            if outcome == Err(DiskFailure::Stuck) {
+                self.stick_fill(index, Tier::Disk);
+                // It keeps its reader of the host slot.
+                self.chunks.at_mut(index).write.is_stuck = true;
+                return self.settle(index);
+            }
             self.abandon_fill(index, Tier::Disk);
         }
         self.remove_reader(index, Tier::Host);

@@ -15,8 +15,8 @@ use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Bytes of one atomic access to a slot's pages.
 const WORD_BYTES: usize = size_of::<u64>();
@@ -99,7 +99,23 @@ pub struct SlotPages {
     range: Range<usize>,
 }
 
+/// Tells when nothing of a hold on a slot is under way any more.
+#[derive(Clone, Debug)]
+pub struct SlotWatch(Weak<SlotHold>);
+
+impl SlotWatch {
+    /// Whether all pages of the hold were given back.
+    pub fn is_over(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
 impl SlotPages {
+    /// Returns what tells when these pages, and all that share their hold, were given back.
+    pub fn watch(&self) -> SlotWatch {
+        SlotWatch(Arc::downgrade(&self.hold))
+    }
+
     /// Holds a whole slot that is to be written to a file; `None` while somebody writes it.
     pub fn to_write_out(slot: SlotMemory) -> Option<Self> {
         SlotHold::to_read(slot).map(Self::whole)

@@ -66,7 +66,7 @@ mod uring;
 mod waiting;
 
 pub use error::{FileCall, FileError, IoFault};
-pub use memory::{IoBuffer, IoMemory, SlotPages};
+pub use memory::{IoBuffer, IoMemory, SlotPages, SlotWatch};
 pub use open::{
     DEFAULT_DISK_DEPTH, DEFAULT_IO_TIMEOUT, DISK_DEPTH_MAX, DiskBackend, DiskError, DiskOptions,
     IO_TIMEOUT_MAX, open_disk,

@@ -41,14 +41,23 @@ impl DiskRig {
     fn assert_host_idle(&self, place: Place) {
         let is_place = |(hop, _): &&(HopRequest, Key)| (hop.group, hop.slot) == place;
         assert!(self.hops.iter().find(is_place).is_none(), "a slot in flight is not reused");
-        let is_used = self.disk_hops.iter().any(|hop| (hop.group, hop.slot) == place);
+        let mut disk_hops = self.disk_hops.iter().chain(&self.stuck);
+        let is_used = disk_hops.any(|hop| (hop.group, hop.slot) == place);
         assert!(!is_used, "a slot that is written or read into is not reused");
     }
 
     pub(crate) fn start_disk(&mut self, request: DiskRequest) {
         let (place, disk_place) =
             ((request.group, request.slot), (request.group, request.disk_slot));
-        let is_busy = self.disk_hops.iter().any(|hop| (hop.group, hop.disk_slot) == disk_place);
+        let stuck_writes = self.stuck.iter().filter(|hop| hop.hop == DiskHop::Write);
+        let is_busy = self
+            .disk_hops
+            .iter()
+            .chain(stuck_writes.clone())
+            .any(|hop| (hop.group, hop.disk_slot) == disk_place);
+        let is_written = |hop: &DiskRequest| (hop.group, hop.slot) == place;
+        let is_rewritten = request.hop == DiskHop::Write && stuck_writes.clone().any(is_written);
+        assert!(!is_rewritten, "a host slot is not stamped while a write may still read it");
         assert!(!is_busy, "a disk slot has one hop at a time");
         assert!(!self.unscanned.contains(&disk_place), "an unscanned slot is left alone");
         assert!(!self.is_disk_lost.contains(&request.group), "a lost disk is left alone");

@@ -93,6 +93,52 @@ fn a_failed_write_fails_its_chunk_alone_and_is_not_repeated() {
 }
 
 #[test]
+fn what_a_given_up_hop_may_still_touch_is_not_used_until_it_ends_after_all() {
+    let mut bench = DiskBench::with(2, 2, |_| {});
+    bench.store_in_host(None, &keys([1]));
+    let written = bench.end_disk(Err(DiskFailure::Stuck));
+    assert_eq!(bench.core.point(key(1)), Some(StorePoint::Host), "it failed");
+    bench.core.flush();
+    bench.finish();
+    assert_eq!(bench.core.point(key(1)), Some(StorePoint::Host), "and is not written meanwhile");
+    assert_eq!(bench.used(), (1, 1), "its disk slot may still be written");
+    // Its host slot may still be read: whatever else is stored, it stays.
+    bench.store_in_host(None, &keys([2]));
+    let refused = bench.store_in_host(None, &keys([3, 4]));
+    assert_eq!(refused[1], Stage::Failed(Failure::Full));
+    assert_eq!(bench.core.peek(key(1)), None);
+    for request in written {
+        bench.core.unstick(request);
+    }
+    bench.core.flush();
+    bench.finish();
+    assert_eq!(bench.core.point(key(1)), Some(StorePoint::Written));
+    bench.core.audit().expect("all invariants hold");
+}
+
+#[test]
+fn a_read_that_was_given_up_costs_its_chunk_and_holds_its_host_slot_until_it_ends() {
+    let mut bench = DiskBench::with(2, 4, |_| {});
+    bench.store_in_host(None, &keys([1]));
+    bench.finish();
+    for other in [2, 3] {
+        bench.store_in_host(None, &keys([other]));
+        bench.finish();
+    }
+    assert_eq!(bench.core.point(key(1)), Some(StorePoint::Written), "only on disk by now");
+    let load = bench.start_load(&keys([1]));
+    let read = bench.end_disk(Err(DiskFailure::Stuck));
+    assert_eq!(bench.stages(load), [Stage::Failed(Failure::Disk)]);
+    assert_eq!(bench.core.peek(key(1)), Some(MissReason::Lost));
+    bench.core.audit().expect("all invariants hold");
+    let used = bench.used().0;
+    for request in read {
+        bench.core.unstick(request);
+    }
+    assert_eq!(bench.used().0, used - 1, "its host slot is free again");
+}
+
+#[test]
 fn a_store_never_waits_for_the_disk() {
     let mut bench = DiskBench::with(2, 8, |config| {
         config.disk_writes_max = 1;

@@ -56,6 +56,8 @@ pub(crate) struct DiskRig {
     now: Timestamp,
     pub(crate) hops: Vec<(HopRequest, Key)>,
     pub(crate) disk_hops: Vec<DiskRequest>,
+    /// Disk hops that were given up and may still touch their slots.
+    pub(crate) stuck: Vec<DiskRequest>,
     pub(crate) transfers: Vec<Transfer>,
     pub(crate) plans: Vec<HeldPlan>,
     /// Whose bytes each slot holds.
@@ -86,6 +88,7 @@ impl DiskRig {
             now: Timestamp::new(0),
             hops: Vec::new(),
             disk_hops: Vec::new(),
+            stuck: Vec::new(),
             transfers: Vec::new(),
             plans: Vec::new(),
             host: HashMap::new(),
@@ -254,7 +257,20 @@ impl DiskRig {
         self.clear_count - u32::from(!transfer.cleared.is_empty())
     }
 
+    /// Ends a disk hop after all that was given up.
+    fn unstick(&mut self) {
+        let Some(request) = self.stuck.pop() else { return };
+        if request.hop == DiskHop::Write {
+            let bytes = self.host[&(request.group, request.slot)];
+            assert_eq!(bytes.0, request.key, "a host slot is not touched while it may be written");
+        }
+        self.core.unstick(request);
+    }
+
     fn complete_disk(&mut self, number: usize, outcome: usize) {
+        if outcome.is_multiple_of(5) {
+            self.unstick();
+        }
         if self.disk_hops.is_empty() {
             return;
         }
@@ -263,8 +279,12 @@ impl DiskRig {
             0 if self.may_fail => Err(DiskFailure::Drive),
             1 if self.may_fail => Err(DiskFailure::NoSpace),
             2 if self.may_fail => Err(DiskFailure::Mismatch),
+            4 if self.may_fail => Err(DiskFailure::Stuck),
             _ => Ok(()),
         };
+        if outcome == Err(DiskFailure::Stuck) {
+            self.stuck.push(request);
+        }
         let (place, disk_place) =
             ((request.group, request.slot), (request.group, request.disk_slot));
         match (request.hop, outcome) {
@@ -435,6 +455,10 @@ impl DiskRig {
     /// Ends everything that is under way; nothing may hang.
     pub(crate) fn drain(&mut self) {
         self.may_fail = false;
+        while !self.stuck.is_empty() {
+            self.unstick();
+            self.settle();
+        }
         while !self.plans.is_empty() {
             self.drop_plan(0);
             self.settle();

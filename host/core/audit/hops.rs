@@ -36,7 +36,8 @@ impl Core {
             let is_writing = self.copy(index, Tier::Disk) == Some(SlotState::Filling);
             writes += u32::from(is_writing);
             let counted = self.readers(index, Tier::Host);
-            let expected = readers[index.get()] + u32::from(is_writing);
+            let is_stuck = chunk.write.is_stuck;
+            let expected = readers[index.get()] + u32::from(is_writing) + u32::from(is_stuck);
             hold(counted == expected, "readers are the hops in flight", "chunk", number)?;
             let disk_readers = self.readers(index, Tier::Disk);
             let is_read = self.copy(index, Tier::Host) == Some(SlotState::Filling);

@@ -22,7 +22,7 @@ use crate::io::{Disk, IoFinished};
 use crate::pager::shared::{Effects, Shared};
 use crate::store::TagSpace;
 use crate::units::GroupIndex;
-use hops::Flight;
+use hops::{Flight, StuckHop};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -48,6 +48,7 @@ pub(in crate::pager) struct DiskThread {
     disk: Box<dyn Disk>,
     groups: Vec<GroupStore>,
     flights: HashMap<u32, Flight>,
+    stuck: Vec<StuckHop>,
     next_number: u32,
     next_space: u32,
     tasks: Vec<RunningTask>,
@@ -75,6 +76,7 @@ impl DiskThread {
             disk: tier.disk,
             groups: tier.groups,
             flights: HashMap::new(),
+            stuck: Vec::new(),
             next_number: 0,
             next_space: FIRST_TASK_SPACE,
             tasks: Vec::new(),
@@ -116,6 +118,7 @@ impl DiskThread {
             self.disk.poll(&mut self.finished);
             let is_idle = self.finished.is_empty() && self.completions.is_empty();
             self.take_reports();
+            self.release_stuck();
             self.report();
             if self.is_over() {
                 return;
@@ -236,7 +239,7 @@ impl DiskThread {
     fn end(mut self) -> bool {
         for flight in std::mem::take(&mut self.flights) {
             // Its memory stays with the disk.
-            self.completions.push(flight.1.request.ended(Err(DiskFailure::Drive)));
+            self.completions.push(flight.1.request.ended(Err(DiskFailure::Stuck)));
         }
         self.report();
         let mut is_clean = true;

@@ -3,17 +3,30 @@
 use super::tasks::{Purpose, RunningTask};
 use super::{DiskThread, HOPS, group_index};
 use crate::core::{DiskFailure, DiskHop, DiskRequest};
-use crate::io::{IoFault, IoFinished, IoMemory, IoOperation, IoWork, SlotPages};
+use crate::io::{IoFault, IoFinished, IoMemory, IoOperation, IoWork, SlotPages, SlotWatch};
 use crate::pager::disk::DiskHealth;
 use crate::store::TagSpace;
 use crate::store::format::PAGE_BYTES;
 use std::time::Instant;
 
+/// Hops of a group that the kernel does not let go of, after which its drive counts as gone: each
+/// keeps slots out of use.
+const STUCK_MAX: usize = 4;
+
 /// A slot write or read under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Flight {
     pub(super) request: DiskRequest,
     started: Instant,
+    /// Of the slot's memory, once the hop was submitted.
+    watch: Option<SlotWatch>,
+}
+
+/// A hop that was given up while the kernel kept its memory.
+#[derive(Debug)]
+pub(super) struct StuckHop {
+    request: DiskRequest,
+    watch: SlotWatch,
 }
 
 impl DiskThread {
@@ -26,7 +39,7 @@ impl DiskThread {
             self.shared.meters().begin(request.hop.into(), started);
             let number = self.next_number;
             self.next_number = self.next_number.wrapping_add(1);
-            self.flights.insert(number, Flight { request, started });
+            self.flights.insert(number, Flight { request, started, watch: None });
             match request.hop {
                 DiskHop::Read => operations.extend(self.read(number, request)),
                 DiskHop::Write if self.groups[group].store.is_running() => {
@@ -57,9 +70,8 @@ impl DiskThread {
     pub(super) fn start_waiting(&mut self, group: usize) {
         let mut operations = Vec::new();
         for number in self.groups[group].take_waiting() {
-            if let Some(flight) = self.flights.get(&number).copied() {
-                operations.extend(self.write(number, flight.request));
-            }
+            let request = self.flights.get(&number).map(|flight| flight.request);
+            operations.extend(request.and_then(|request| self.write(number, request)));
         }
         if !operations.is_empty() {
             self.disk.submit(operations);
@@ -89,9 +101,17 @@ impl DiskThread {
             self.end_flight(number, Err(DiskFailure::Drive));
             return None;
         };
-        let offset = group.store.slot_offset(request.disk_slot);
+        let (offset, file) = (group.store.slot_offset(request.disk_slot), group.store.data_file());
+        self.watch(number, &pages);
         let work = IoWork::Write { offset, memory: IoMemory::Slot(pages) };
-        Some(IoOperation { tag: HOPS.tag(number), file: group.store.data_file(), work })
+        Some(IoOperation { tag: HOPS.tag(number), file, work })
+    }
+
+    /// Remembers how to tell that nothing touches the slot's memory any more.
+    fn watch(&mut self, number: u32, pages: &SlotPages) {
+        if let Some(flight) = self.flights.get_mut(&number) {
+            flight.watch = Some(pages.watch());
+        }
     }
 
     fn read(&mut self, number: u32, request: DiskRequest) -> Option<IoOperation> {
@@ -101,21 +121,26 @@ impl DiskThread {
             self.end_flight(number, Err(DiskFailure::Drive));
             return None;
         };
-        let offset = store.slot_offset(request.disk_slot);
+        let (offset, file) = (store.slot_offset(request.disk_slot), store.data_file());
+        self.watch(number, &pages);
         let work = IoWork::Read { offset, memory: IoMemory::Slot(pages) };
-        Some(IoOperation { tag: HOPS.tag(number), file: store.data_file(), work })
+        Some(IoOperation { tag: HOPS.tag(number), file, work })
     }
 
     /// Takes in the end of a slot write or read.
     pub(super) fn end_hop(&mut self, report: IoFinished) {
         let number = TagSpace::number(report.tag);
-        let Some(flight) = self.flights.get(&number) else { return };
-        let request = flight.request;
+        let Some(Flight { request, watch, .. }) = self.flights.get(&number).cloned() else {
+            return;
+        };
         let at = usize::from(request.group.get());
         // Before the completion: afterwards the slot may be anybody's.
         drop(report.memory);
+        let stuck = watch.filter(|watch| !watch.is_over());
         let outcome = match request.hop {
             DiskHop::Write => self.groups[at].end_write(request.disk_slot, &report.outcome),
+            // The kernel may still write into it.
+            DiskHop::Read if stuck.is_some() => Err(DiskFailure::Stuck),
             DiskHop::Read => {
                 let slot = self.shared.whole_slot(request.group, request.slot);
                 let mut page = [0; PAGE_BYTES];
@@ -127,7 +152,26 @@ impl DiskThread {
             tracing::warn!(%fault, hop = ?request.hop, key = %request.key, "a disk hop failed");
             self.judge_faults(at, request.hop, fault);
         }
+        let outcome = match stuck {
+            Some(watch) => {
+                self.stuck.push(StuckHop { request, watch });
+                let is_of_group = |hop: &&StuckHop| hop.request.group == request.group;
+                if self.stuck.iter().filter(is_of_group).count() >= STUCK_MAX {
+                    self.lose_disk(at, "the drive does not let go of operations");
+                }
+                Err(DiskFailure::Stuck)
+            }
+            None => outcome,
+        };
         self.end_flight(number, outcome);
+    }
+
+    /// Gives back the slots of hops that were given up and have ended after all.
+    pub(super) fn release_stuck(&mut self) {
+        let over = self.stuck.extract_if(.., |hop| hop.watch.is_over());
+        for StuckHop { request, .. } in over.collect::<Vec<_>>() {
+            self.shared.collect(&mut self.effects, |core| core.unstick(request));
+        }
     }
 
     /// Gives up on what fails again and again.
@@ -135,15 +179,18 @@ impl DiskThread {
         let has_failed_for_good = self.groups[group].has_failed_for_good(hop, fault);
         match hop {
             DiskHop::Write if has_failed_for_good => self.stop_writes(group, &fault.to_string()),
-            DiskHop::Read if has_failed_for_good => {
-                let health = DiskHealth::Lost { reason: fault.to_string() };
-                if self.shared.disk_state().set_health(group, health) {
-                    tracing::error!(%fault, group, "the disk tier is lost");
-                    let group = group_index(group);
-                    self.shared.collect(&mut self.effects, |core| core.stop_disk(group));
-                }
-            }
+            DiskHop::Read if has_failed_for_good => self.lose_disk(group, &fault.to_string()),
             DiskHop::Write | DiskHop::Read => {}
+        }
+    }
+
+    /// Gives a group's disk up, and says so.
+    fn lose_disk(&mut self, group: usize, reason: &str) {
+        let health = DiskHealth::Lost { reason: reason.to_owned() };
+        if self.shared.disk_state().set_health(group, health) {
+            tracing::error!(reason, group, "the disk tier is lost");
+            let group = group_index(group);
+            self.shared.collect(&mut self.effects, |core| core.stop_disk(group));
         }
     }
 
@@ -158,7 +205,7 @@ impl DiskThread {
     }
 
     fn end_flight(&mut self, number: u32, outcome: Result<(), DiskFailure>) {
-        let Some(Flight { request, started }) = self.flights.remove(&number) else { return };
+        let Some(Flight { request, started, .. }) = self.flights.remove(&number) else { return };
         let moved = outcome.is_ok().then(|| self.shared.slot_bytes(request.group));
         self.shared.meters().end(request.hop.into(), started, Instant::now(), moved);
         self.completions.push(request.ended(outcome));
