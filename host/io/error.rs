@@ -1,7 +1,8 @@
 //! What can go wrong with files and operations: errno values, in one place.
 
-use std::io::ErrorKind;
-use std::path::PathBuf;
+use nix::errno::Errno;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// The call that failed.
@@ -58,6 +59,21 @@ pub struct FileError {
     pub reason: String,
 }
 
+impl FileError {
+    /// Reports a failed call. A quota without room is a lack of room like any other.
+    pub(super) fn new(call: FileCall, path: &Path, error: &io::Error) -> Self {
+        let kind = match error.kind() {
+            ErrorKind::QuotaExceeded => ErrorKind::StorageFull,
+            kind => kind,
+        };
+        let reason = match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ELOOP) => "it is a symbolic link, which is never followed".to_owned(),
+            _ => error.to_string(),
+        };
+        Self { call, path: path.to_owned(), kind, reason }
+    }
+}
+
 /// Why an operation did not move its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -76,8 +92,8 @@ pub enum IoFault {
         /// The system's words.
         reason: String,
     },
-    /// The file can no longer be written: its file system was mounted read-only.
-    #[error("the file system is read-only")]
+    /// The file cannot be written: it was opened read-only, or its file system became so.
+    #[error("the file or its file system is read-only")]
     ReadOnly,
     /// The file ends before the bytes that were to be read.
     #[error("the file ended {missing_bytes} bytes early")]
@@ -85,13 +101,45 @@ pub enum IoFault {
         /// Bytes that were not there.
         missing_bytes: u64,
     },
-    /// It took longer than `io_timeout`, and was cancelled.
+    /// It took longer than `io_timeout`, or waited that long on a disk that finished nothing.
+    ///
+    /// Without memory in the report the kernel still holds the operation: it may yet read or write
+    /// its range of the file, which must not be used again until the disk was shut.
     #[error("it took longer than io_timeout")]
     TimedOut,
+    /// The kernel reported a number of bytes that cannot be: more than asked for, or a write of
+    /// less than one page.
+    #[error("the kernel reported {reported_bytes} bytes of {asked_bytes}")]
+    Miscounted {
+        /// Bytes asked for.
+        asked_bytes: u64,
+        /// Bytes reported.
+        reported_bytes: u64,
+    },
+    /// The memory that a read was to fill is held for reading only. The store never submits one.
+    #[error("its memory is held for reading only")]
+    MemoryNotWritable,
     /// The file is not open on this disk.
     #[error("the file is not open")]
     NotOpen,
     /// Its offset or length is not whole pages. The store never submits one.
     #[error("its offset or length is not a multiple of 4,096")]
     Misaligned,
+}
+
+impl IoFault {
+    /// Says what an errno of a read, write or sync means. Every one ends here.
+    pub(super) fn from_errno(errno: Errno) -> Self {
+        let reason = errno.desc().to_owned();
+        match errno {
+            Errno::ENOSPC | Errno::EDQUOT => Self::NoSpace { reason },
+            Errno::EROFS => Self::ReadOnly,
+            _ => Self::Drive { errno: errno as i32, reason },
+        }
+    }
+}
+
+/// Returns whether a transfer that ended with `errno` moved nothing and may be tried again at once.
+pub(super) fn is_transient(errno: Errno) -> bool {
+    matches!(errno, Errno::EAGAIN | Errno::EINTR)
 }

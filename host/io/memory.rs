@@ -43,6 +43,14 @@ impl IoMemory {
         }
     }
 
+    /// Returns whether a read may fill it: pages of a slot must be held to be filled.
+    pub fn is_writable(&self) -> bool {
+        match self {
+            Self::Slot(pages) => pages.hold.is_write(),
+            Self::Buffer(_) => true,
+        }
+    }
+
     /// Returns the buffer; `None` for pages of a slot.
     pub fn into_buffer(self) -> Option<IoBuffer> {
         match self {

@@ -15,19 +15,30 @@
 //!   uring (one ring)  |  psync (threads)  |  test back ends
 //! ```
 //!
+//! | file | what |
+//! |---|---|
+//! | `error.rs`, `memory.rs` | faults and errors; the memory of operations |
+//! | `open.rs` | [`open_disk`]: which back end this machine gets, and why |
+//! | `real.rs` | the disk over an engine: what both real back ends do alike |
+//! | `files.rs`, `direct.rs` | files of the operating system; whether they bear `O_DIRECT` |
+//! | `transfer.rs`, `waiting.rs` | what an answer of the kernel means; who begins next |
+//! | `uring/`, `psync.rs` | the engines |
+//!
 //! Invariants:
 //!
 //! - the memory of an operation belongs to it from [`Disk::submit`] until its [`IoFinished`] hands
-//!   it back; an operation whose end the kernel never reports keeps its memory for ever;
-//! - every operation that was taken in is reported exactly once, within `io_timeout` of its start
-//!   plus the time that a cancel takes, or counted by [`Disk::shut`] as leaked;
+//!   it back; one that the kernel does not let go of in time is reported without its memory, which
+//!   lives until the kernel does, or for ever;
+//! - every operation that was taken in is reported exactly once: within `io_timeout` of its start
+//!   plus the time that a cancel takes (a tenth of that, at most 1 s), and while it waits for its
+//!   start, within `io_timeout` of the last operation that finished;
 //! - a short transfer is resumed by the back end, so that an operation moved all its bytes or
 //!   failed; a result is never taken for success without comparing it with the length;
 //! - operations are unordered: who needs an order submits the second after the first is reported;
 //! - a sync that is reported as done covers every write of its file reported before it was
 //!   submitted.
 //!
-//! One thread owns a disk; only its [`DiskWaker`] is shared. Called by `store` and the pager's disk
+//! One thread at a time owns a disk; only its [`DiskWaker`] is shared. Called by `store` and the pager's disk
 //! thread.
 
 use crate::capability::Downgrade;
@@ -38,11 +49,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod direct;
 mod error;
+mod files;
 mod memory;
+mod open;
+mod psync;
+mod real;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod uring;
+mod waiting;
 
 pub use error::{FileCall, FileError, IoFault};
 pub use memory::{IoBuffer, IoMemory, SlotPages};
+pub use open::{
+    DEFAULT_DISK_DEPTH, DEFAULT_IO_TIMEOUT, DISK_DEPTH_MAX, DiskBackend, DiskError, DiskOptions,
+    IO_TIMEOUT_MAX, open_disk,
+};
 
 /// Offsets, lengths and memory of every operation are multiples of this, in bytes.
 pub const IO_ALIGN_BYTES: u64 = 4096;
@@ -268,7 +293,8 @@ pub struct IoFinished {
     pub tag: u64,
     /// Whether it moved all its bytes.
     pub outcome: Result<(), IoFault>,
-    /// The memory, back from the disk; `None` for a sync.
+    /// The memory, back from the disk; `None` for a sync, and for an operation that the kernel
+    /// still holds ([`IoFault::TimedOut`]).
     pub memory: Option<IoMemory>,
 }
 
@@ -301,8 +327,8 @@ pub trait Disk: Files + Debug + Send {
     fn depth(&self) -> u32;
 
     /// Takes operations in and starts them; those over [`depth`](Disk::depth) wait inside. Reads
-    /// begin before writes that wait. Every outcome, refusals included, comes by
-    /// [`poll`](Disk::poll).
+    /// and syncs begin before writes that wait, which get every sixteenth place all the same. Every
+    /// outcome, refusals included, comes by [`poll`](Disk::poll).
     fn submit(&mut self, operations: Vec<IoOperation>);
 
     /// Appends the reports that came in since the last call, and gives up operations that took
@@ -315,8 +341,10 @@ pub trait Disk: Files + Debug + Send {
     /// Returns what ends [`wait`](Disk::wait) from another thread.
     fn waker(&self) -> Arc<dyn DiskWaker>;
 
-    /// Waits for the operations under way, at most for `timeout`, and closes every file. What the
-    /// kernel still holds then is leaked: its memory, and its file with the lock.
+    /// Finishes the operations that were taken in, at most for `timeout`, and closes every file.
+    /// What the kernel still holds then is leaked: its memory, and its file with the lock. What was
+    /// not reported by then is not reported any more. A disk that is dropped is shut with its
+    /// `io_timeout`.
     fn shut(self: Box<Self>, timeout: Duration) -> ShutReport;
 }
 

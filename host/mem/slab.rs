@@ -316,6 +316,11 @@ impl SlotHold {
     pub fn slot(&self) -> &SlotMemory {
         &self.slot
     }
+
+    /// Returns whether the hold is one to write.
+    pub fn is_write(&self) -> bool {
+        self.is_write
+    }
 }
 
 impl Drop for SlotHold {
