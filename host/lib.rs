@@ -94,5 +94,6 @@ pub mod pager;
 pub mod policy;
 #[cfg(feature = "replay")]
 pub mod replay;
+pub mod store;
 pub mod table;
 pub mod units;

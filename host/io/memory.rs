@@ -16,6 +16,10 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of one atomic access to a slot's pages.
+const WORD_BYTES: usize = size_of::<u64>();
 
 /// What an operation reads into or writes from.
 #[derive(Debug)]
@@ -51,6 +55,32 @@ impl IoMemory {
         }
     }
 
+    /// Copies `bytes` to the start of the memory: what a read does that the processor carries out.
+    ///
+    /// # Panics
+    ///
+    /// If there are more bytes than memory or not whole words of 8, or if the memory is pages of a
+    /// slot that is held to be written out.
+    pub fn copy_from(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Slot(pages) => pages.copy_from(bytes),
+            Self::Buffer(buffer) => buffer.bytes_mut()[..bytes.len()].copy_from_slice(bytes),
+        }
+    }
+
+    /// Copies the start of the memory to `bytes`: what a write does that the processor carries
+    /// out.
+    ///
+    /// # Panics
+    ///
+    /// If there are more bytes than memory or not whole words of 8.
+    pub fn copy_to(&self, bytes: &mut [u8]) {
+        match self {
+            Self::Slot(pages) => pages.copy_to(bytes),
+            Self::Buffer(buffer) => bytes.copy_from_slice(&buffer.bytes()[..bytes.len()]),
+        }
+    }
+
     /// Returns the buffer; `None` for pages of a slot.
     pub fn into_buffer(self) -> Option<IoBuffer> {
         match self {
@@ -67,22 +97,24 @@ impl IoMemory {
 pub struct SlotPages {
     hold: Arc<SlotHold>,
     range: Range<usize>,
+    /// Whether the hold keeps readers out.
+    fills: bool,
 }
 
 impl SlotPages {
     /// Holds a whole slot that is to be written to a file; `None` while somebody writes it.
     pub fn to_write_out(slot: SlotMemory) -> Option<Self> {
-        SlotHold::to_read(slot).map(Self::whole)
+        SlotHold::to_read(slot).map(|hold| Self::whole(hold, false))
     }
 
     /// Holds a whole slot that is to be filled from a file; `None` while anybody uses it.
     pub fn to_fill(slot: SlotMemory) -> Option<Self> {
-        SlotHold::to_write(slot).map(Self::whole)
+        SlotHold::to_write(slot).map(|hold| Self::whole(hold, true))
     }
 
-    fn whole(hold: SlotHold) -> Self {
+    fn whole(hold: SlotHold, fills: bool) -> Self {
         let length = usize::try_from(hold.slot().length().get()).expect("a slot is mapped");
-        Self { hold: Arc::new(hold), range: 0..length }
+        Self { hold: Arc::new(hold), range: 0..length, fills }
     }
 
     /// Returns some of the pages, under the same hold.
@@ -103,7 +135,8 @@ impl SlotPages {
             self.range.len()
         );
         let start = self.range.start;
-        Self { hold: Arc::clone(&self.hold), range: start + range.start..start + range.end }
+        let range = start + range.start..start + range.end;
+        Self { hold: Arc::clone(&self.hold), range, fills: self.fills }
     }
 
     /// Returns the slot.
@@ -117,6 +150,38 @@ impl SlotPages {
 
     fn length(&self) -> ByteCount {
         ByteCount::new(self.range.len() as u64)
+    }
+
+    /// Returns the first `length` bytes as words.
+    fn words(&self, length: usize) -> &[AtomicU64] {
+        assert!(
+            length <= self.range.len() && length.is_multiple_of(WORD_BYTES),
+            "{length} bytes of {} are not whole words of them",
+            self.range.len()
+        );
+        #[expect(clippy::cast_ptr_alignment, reason = "pages start at a multiple of 4 KiB")]
+        let words = self.address().cast::<AtomicU64>();
+        // SAFETY: the words lie in the slot, which is mapped, initialised and aligned while the
+        // hold lasts. Header pages and other pages of a hold are only accessed by atomics as here;
+        // whoever writes a payload otherwise is kept out by the hold, and so is whoever reads it
+        // when the hold is to fill the slot, without which nothing is stored below.
+        unsafe { slice::from_raw_parts(words, length / WORD_BYTES) }
+    }
+
+    fn copy_from(&self, bytes: &[u8]) {
+        assert!(self.fills, "a slot that is held to be written out is not filled");
+        let (words, _) = bytes.as_chunks::<WORD_BYTES>();
+        for (target, word) in self.words(bytes.len()).iter().zip(words) {
+            target.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+        }
+    }
+
+    fn copy_to(&self, bytes: &mut [u8]) {
+        let source = self.words(bytes.len());
+        let (words, _) = bytes.as_chunks_mut::<WORD_BYTES>();
+        for (word, source) in words.iter_mut().zip(source) {
+            *word = source.load(Ordering::Relaxed).to_ne_bytes();
+        }
     }
 }
 

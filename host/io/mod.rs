@@ -56,6 +56,8 @@ mod memory;
 mod open;
 mod psync;
 mod real;
+#[cfg(any(test, feature = "testing"))]
+pub mod sim;
 #[cfg(test)]
 mod tests;
 mod transfer;

@@ -1,0 +1,72 @@
+//! The disk tier: a directory of slots on a drive, and everything that keeps it right.
+//!
+//! One [`Store`] is one directory: the chunks of one group, under one store id, on one drive. Each
+//! is complete in itself; a tier over several drives or groups is a set of stores that whoever
+//! drives them keeps.
+//!
+//! | file | what |
+//! |---|---|
+//! | `open.rs`, `opener.rs` | [`Store::open`], [`Store::close`]: locking, making, refusing, resizing |
+//! | `directory.rs` | where stores lie under a root; who has them |
+//! | `store.rs` | [`Store`]: slot writes, read checks, what is under way |
+//! | `task.rs` | [`Task`]: begin a run, clear, erase, sync, as steps among other operations |
+//! | `scan.rs` | [`Scan`]: the headers of all slots, after a run that was not closed |
+//! | `snapshot.rs` | the index that a closed store leaves |
+//! | `superblock.rs` | [`SuperblockCopies`]: which copy counts |
+//! | `records.rs` | what each slot's header page holds on disk |
+//! | `verify.rs` | [`Expected`], [`ReadFault`]: whether a slot is what it should be |
+//! | `reclaim.rs` | room under a root: [`collect`] |
+//! | `shape.rs` | [`ChunkShape`]: where parts lie |
+//! | `ids.rs`, `entry.rs`, `error.rs` | names, index entries, errors |
+//! | [`format`] | the only code that knows disk bytes; `docs/disk-format.md` |
+//!
+//! # Life of a store
+//!
+//! ```text
+//! open ----> Ready(entries) ----------------> serve ---- close
+//!      \---> ScanNeeded: scan, in the background --/
+//!
+//! serve:  begin_run, once, before the first slot write
+//!         begin_write -> one write of the slot -> end_write
+//!         a read of a slot, or of its header and a part -> check_read
+//!         sync, clear, erase, whenever
+//! ```
+//!
+//! Invariants: a chunk is handed over only from a header of this store, slot, key and last write;
+//! what was cleared or erased durably never comes back; a directory that holds something else is
+//! refused as it is; a failed sync is never repeated and never reported as done.
+//!
+//! Uses files by [`Files`](crate::io::Files) and [`Disk`](crate::io::Disk) alone. Called by the
+//! pager's disk thread and the `kvtide` program.
+
+mod directory;
+mod entry;
+mod error;
+pub mod format;
+mod ids;
+mod open;
+mod opener;
+mod reclaim;
+mod records;
+mod scan;
+mod shape;
+mod snapshot;
+mod store;
+mod superblock;
+mod task;
+mod verify;
+
+pub use directory::{FoundStore, find_stores};
+pub use entry::Entry;
+pub use error::{StoreCall, StoreError, StoreFile};
+pub use ids::{Epoch, Generation, StoreUuid};
+pub use open::{CloseReport, Opened, Recovery, StoreOptions};
+pub use reclaim::{Reclaim, Reclaimed, collect};
+pub use records::Erasure;
+pub use scan::{Finding, Scan, ScanProgress, Scanned};
+pub use shape::ChunkShape;
+pub use snapshot::ScanReason;
+pub use store::{Landed, SlotWrite, Store};
+pub use superblock::SuperblockCopies;
+pub use task::{TagSpace, Task};
+pub use verify::{Expected, ReadFault};

@@ -1,0 +1,8 @@
+//! The disk tier's store on a simulated drive: what it promises under power cuts and faults.
+
+mod cuts;
+mod oracle;
+mod promises;
+mod reclaim;
+mod refusals;
+mod rig;

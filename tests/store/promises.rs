@@ -1,0 +1,330 @@
+//! What a store promises besides power cuts: under faults of the drive, of whoever drives it, and
+//! of its own files.
+
+use super::cuts::life;
+use super::oracle::{Oracle, image, key};
+use super::rig::{ROOT, Rig, options};
+use kvtide::io::IoFault;
+use kvtide::io::sim::{SimDrive, SimFault, SimKind, SimRule, SimView};
+use kvtide::key::Key;
+use kvtide::store::format::{Page, Superblock};
+use kvtide::store::{
+    Epoch, Erasure, Finding, Generation, Landed, ReadFault, Recovery, ScanReason, Store,
+    StoreError, StoreUuid, TagSpace,
+};
+use kvtide::units::{SlotIndex, TenantId};
+use std::path::{Path, PathBuf};
+
+const ALICE: TenantId = TenantId::new(1);
+
+/// The path of a file of the store of these tests.
+pub(crate) fn file(instance: u32, store: u8, name: &str) -> PathBuf {
+    Path::new(ROOT)
+        .join(instance.to_string())
+        .join(super::oracle::store_id(store).to_string())
+        .join(name)
+}
+
+/// Returns the first page of an image.
+fn page(image: &[u8]) -> &Page {
+    image.first_chunk().expect("an image has a header page")
+}
+
+/// A store of six slots with chunks 0 to 3 in slots 0 to 3, durable, under a run.
+fn filled(drive: &SimDrive, oracle: &mut Oracle) -> Rig {
+    let mut rig = Rig::open(drive, 1, 6, oracle).expect("it is made");
+    rig.begin_run(oracle).expect("the drive is good");
+    for slot in 0..4 {
+        rig.begin_write(oracle, slot, u64::from(slot), ALICE).expect("the slot is free");
+    }
+    rig.drain(oracle).expect("the drive is good");
+    rig.sync(oracle).expect("the drive is good");
+    rig
+}
+
+#[test]
+fn whatever_fails_once_nothing_that_was_reported_is_lost_or_comes_back() {
+    let faults = [
+        (SimKind::Sync, SimFault::Error),
+        (SimKind::Write, SimFault::Error),
+        (SimKind::Write, SimFault::Stall),
+        (SimKind::SyncDirectory, SimFault::Error),
+        (SimKind::Allocate, SimFault::NoSpace),
+        (SimKind::Truncate, SimFault::Error),
+    ];
+    for (kind, fault) in faults {
+        let mut number = 0;
+        loop {
+            let drive = SimDrive::new(number);
+            drive.inject(SimRule::new(fault).on(kind).at(number));
+            let mut oracle = Oracle::default();
+            if life(&drive, 5, &mut oracle).is_ok() {
+                break;
+            }
+            drive.clear_faults();
+            // Every other time the machine goes on as if nothing had happened.
+            if number % 2 == 0 {
+                drive.cut_power();
+            }
+            super::cuts::recover(&drive, 50, &mut oracle);
+            number += 1;
+        }
+        assert!(number > 1, "{kind:?} never failed");
+    }
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_written_and_nothing_reported_as_done() {
+    let drive = SimDrive::new(3);
+    let mut oracle = Oracle::default();
+    let mut rig = filled(&drive, &mut oracle);
+    drive.inject(SimRule::new(SimFault::Error).on(SimKind::Sync).named("data").at(0));
+    rig.begin_write(&mut oracle, 4, 4, ALICE).expect("the slot is free");
+    rig.drain(&mut oracle).expect("only the sync fails");
+    let failed = rig.sync(&mut oracle);
+    assert!(matches!(failed, Err(StoreError::Io { .. })), "{failed:?}");
+
+    let is_poisoned = |outcome| matches!(outcome, Err(StoreError::Poisoned { .. }));
+    assert!(is_poisoned(rig.sync(&mut oracle)));
+    assert!(is_poisoned(rig.clear(&mut oracle)));
+    assert!(is_poisoned(rig.erase(&mut oracle, &Erasure::Tenant(ALICE))));
+    assert!(is_poisoned(rig.begin_write(&mut oracle, 5, 5, ALICE)));
+    assert!(!rig.store.is_running());
+    let writes = drive.counters().writes;
+    assert!(matches!(rig.close(&mut oracle), Err(StoreError::Poisoned { .. })));
+    assert_eq!(drive.counters().writes, writes);
+}
+
+#[test]
+fn a_write_that_cannot_be_is_refused_by_name() {
+    let drive = SimDrive::new(4);
+    let mut oracle = Oracle::default();
+    let mut rig = Rig::open(&drive, 1, 6, &oracle).expect("it is made");
+    assert_eq!(rig.begin_write(&mut oracle, 0, 0, ALICE), Err(StoreError::NoRun));
+    rig.begin_run(&mut oracle).expect("the drive is good");
+    let beyond = StoreError::NoSuchSlot { slot: SlotIndex::new(6), slot_count: 6 };
+    assert_eq!(rig.begin_write(&mut oracle, 6, 0, ALICE), Err(beyond.clone()));
+    let erasure = Erasure::Slots(vec![SlotIndex::new(6)]);
+    assert_eq!(rig.store.erase(TagSpace::new(1), &erasure).err(), Some(beyond));
+
+    rig.begin_write(&mut oracle, 2, 2, ALICE).expect("the slot is free");
+    let busy = StoreError::SlotBusy { slot: SlotIndex::new(2) };
+    assert_eq!(rig.begin_write(&mut oracle, 2, 3, ALICE), Err(busy));
+    rig.drain(&mut oracle).expect("the drive is good");
+
+    let mut other = image(3, ALICE);
+    other[88] = 9;
+    let start = other.first_chunk().expect("an image has a header page");
+    let unfit = rig.store.begin_write(SlotIndex::new(3), start, 0);
+    assert!(matches!(unfit, Err(StoreError::Unfit { fault: ReadFault::Format(_), .. })));
+    let blank = rig.store.begin_write(SlotIndex::new(3), &[0; 4032], 0);
+    assert!(matches!(blank, Err(StoreError::Unfit { .. })), "{blank:?}");
+}
+
+#[test]
+fn a_slot_that_is_being_erased_is_not_written_meanwhile() {
+    let drive = SimDrive::new(5);
+    let mut oracle = Oracle::default();
+    let mut rig = filled(&drive, &mut oracle);
+    let erasure = Erasure::Keys(vec![key(1)]);
+    let mut task = rig.store.erase(TagSpace::new(9), &erasure).expect("it is recovered");
+    let operations = task.operations(&mut rig.store, 8);
+    assert_eq!(operations.len(), 1, "the run was begun: one page of zeros");
+    let busy = StoreError::SlotBusy { slot: SlotIndex::new(1) };
+    assert_eq!(rig.begin_write(&mut oracle, 1, 7, ALICE), Err(busy));
+}
+
+#[test]
+fn a_read_counts_only_from_the_last_write_of_that_slot_for_that_key() {
+    let drive = SimDrive::new(6);
+    let mut oracle = Oracle::default();
+    let mut rig = filled(&drive, &mut oracle);
+    let [slot, other] = [2, 3].map(SlotIndex::new);
+    let good = rig.read(slot).expect("the drive is good");
+    let header = rig.store.check_read(slot, key(2), page(&good)).expect("it was just written");
+    assert_eq!(rig.store.verify(slot, key(2), &good), Ok(header));
+
+    let found = key(2);
+    assert_eq!(rig.store.check_read(slot, key(1), page(&good)), Err(ReadFault::Key { found }));
+    let misdirected = rig.store.check_read(other, key(2), page(&good));
+    assert_eq!(misdirected, Err(ReadFault::Slot { found: slot }));
+    let unwritten = rig.store.check_read(slot, key(2), &[0; 4096]);
+    assert!(matches!(unwritten, Err(ReadFault::Format(_))), "{unwritten:?}");
+
+    let mut torn = good.clone();
+    torn[4096 + 77] ^= 1;
+    assert_eq!(rig.store.verify(slot, key(2), &torn), Err(ReadFault::Part { part: 0 }));
+    let short = rig.store.verify(slot, key(2), &good[..4096 + 512]);
+    assert_eq!(short, Err(ReadFault::Length { expected: 8192, found: 4608 }));
+
+    // The drive hands over what was there before the last write.
+    rig.begin_write(&mut oracle, 2, 2, ALICE).expect("the slot is free");
+    rig.drain(&mut oracle).expect("the drive is good");
+    let stale = rig.store.check_read(slot, key(2), page(&good));
+    assert!(matches!(stale, Err(ReadFault::Generation { .. })), "{stale:?}");
+    let fresh = rig.read(slot).expect("the drive is good");
+    rig.clear(&mut oracle).expect("the drive is good");
+    let cleared = rig.store.check_read(slot, key(2), page(&fresh));
+    assert!(matches!(cleared, Err(ReadFault::Cleared { .. })), "{cleared:?}");
+}
+
+#[test]
+fn a_write_that_failed_leaves_a_slot_that_is_not_read() {
+    let drive = SimDrive::new(7);
+    let mut oracle = Oracle::default();
+    let mut rig = filled(&drive, &mut oracle);
+    let before = rig.read(SlotIndex::new(1)).expect("the drive is good");
+    let start = before.first_chunk().expect("an image has a header page");
+    rig.store.begin_write(SlotIndex::new(1), start, 0).expect("the slot is free");
+    let failed = rig.store.end_write(SlotIndex::new(1), &Err(IoFault::TimedOut));
+    assert_eq!(failed, Landed::Failed);
+    let found = rig.store.check_read(SlotIndex::new(1), key(1), page(&before));
+    assert!(matches!(found, Err(ReadFault::Generation { .. })), "{found:?}");
+}
+
+#[test]
+fn slots_ahead_of_the_scan_are_not_written_and_newer_writes_win() {
+    let drive = SimDrive::new(8);
+    let mut oracle = Oracle::default();
+    let mut rig = filled(&drive, &mut oracle);
+    rig.store.abandon(&mut rig.disk);
+
+    let mut disk = drive.disk(2);
+    let opened = Store::open(&mut disk, &options(6)).expect("it opens");
+    assert_eq!(opened.recovery, Recovery::ScanNeeded(ScanReason::Unclean));
+    let mut store = opened.store;
+    store.begin_run(TagSpace::new(4)).run(&mut store, &mut disk).expect("the drive is good");
+    let start = |image: &Vec<u8>| *image.first_chunk().expect("an image has a header page");
+    let scanning = store.begin_write(SlotIndex::new(0), &start(&image(3, ALICE)), 0);
+    assert_eq!(scanning, Err(StoreError::Scanning));
+    let erasing = store.erase(TagSpace::new(5), &Erasure::Tenant(ALICE)).err();
+    assert_eq!(erasing, Some(StoreError::Scanning));
+
+    let mut scan = store.scan(TagSpace::new(6)).expect("it is not recovered");
+    for report in kvtide::io::run(&mut disk, scan.operations(&store, 8)) {
+        scan.finished(report);
+    }
+    let first = scan.take(&mut store, 1);
+    assert!(matches!(first[0].finding, Finding::Chunk { .. }));
+    // Chunk 3 is stored anew in the slot that was scanned: the old one is not reported.
+    store.begin_write(SlotIndex::new(0), &start(&image(3, ALICE)), 0).expect("it was scanned");
+    assert_eq!(store.end_write(SlotIndex::new(0), &Ok(())), Landed::Counts);
+    let rest = scan.take(&mut store, 100);
+    assert!(scan.is_done() && store.is_recovered());
+    let newer = SlotIndex::new(0);
+    assert_eq!(rest[2].finding, Finding::Older { newer });
+    let progress = scan.progress();
+    assert_eq!((progress.scanned, progress.chunks, progress.older), (6, 3, 1));
+    assert!(store.scan(TagSpace::new(7)).is_none());
+}
+
+#[test]
+fn a_damaged_snapshot_is_scanned_instead_with_the_same_result() {
+    let drive = SimDrive::new(9);
+    let mut oracle = Oracle::default();
+    let rig = filled(&drive, &mut oracle);
+    let index = rig.index.clone();
+    assert_eq!(rig.close(&mut oracle).map(|report| report.chunks), Ok(4));
+    let path = file(0, 1, "index");
+    let bytes = drive.bytes(&path, SimView::Durable).expect("the index is there");
+    for offset in (0..bytes.len()).step_by(61) {
+        let mut damaged = bytes.clone();
+        damaged[offset] ^= 0x10;
+        drive.plant(&path, &damaged);
+        let mut disk = drive.disk(3);
+        let opened = Store::open(&mut disk, &options(6)).expect("it opens");
+        let is_damaged = matches!(
+            opened.recovery,
+            Recovery::ScanNeeded(ScanReason::Damaged(_) | ScanReason::OtherEpoch { .. })
+        );
+        assert!(is_damaged, "byte {offset}: {:?}", opened.recovery);
+        opened.store.abandon(&mut disk);
+        let mut rig = Rig::open(&drive, 4, 6, &oracle).expect("it opens");
+        assert_eq!(rig.index, index, "byte {offset}");
+        rig.store.abandon(&mut rig.disk);
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_is_mended_and_scanned() {
+    for name in ["data", "index"] {
+        let drive = SimDrive::new(10);
+        let mut oracle = Oracle::default();
+        let rig = filled(&drive, &mut oracle);
+        rig.close(&mut oracle).expect("the drive is good");
+        let path = file(0, 1, name);
+        let bytes = drive.bytes(&path, SimView::Durable).expect("the file is there");
+        drive.plant(&path, &bytes[..4096]);
+        let mut disk = drive.disk(3);
+        let opened = Store::open(&mut disk, &options(6)).expect("it opens");
+        assert_eq!(opened.recovery, Recovery::ScanNeeded(ScanReason::Cut));
+        let mended = drive.bytes(&path, SimView::Durable).expect("the file is there");
+        assert_eq!(mended.len(), bytes.len());
+    }
+}
+
+#[test]
+fn the_last_run_has_no_successor() {
+    let drive = SimDrive::new(11);
+    let oracle = Oracle::default();
+    let rig = Rig::open(&drive, 1, 6, &oracle).expect("it is made");
+    let superblock = Superblock {
+        sequence: 9,
+        epoch: Epoch::MAX,
+        is_clean: false,
+        min_generation: Generation::NONE,
+        slot_count: 6,
+        store_uuid: StoreUuid::from_bytes([7; 16]),
+        store_id: rig.store.id(),
+        shape: rig.store.shape().clone(),
+    };
+    drop(rig);
+    drive.cut_power();
+    let page = superblock.encode().expect("a superblock");
+    drive.plant(&file(0, 1, "superblock"), &[page, page].concat());
+    let mut oracle = Oracle::default();
+    let mut rig = Rig::open(&drive, 2, 6, &oracle).expect("it opens");
+    assert_eq!(rig.begin_run(&mut oracle), Err(StoreError::Exhausted));
+    // Clearing is not stopped by that, nor does anything go wrong in it.
+    rig.clear(&mut oracle).expect("the drive is good");
+}
+
+#[test]
+fn tasks_take_turns_at_the_superblock() {
+    let drive = SimDrive::new(12);
+    let oracle = Oracle::default();
+    let mut rig = Rig::open(&drive, 1, 6, &oracle).expect("it is made");
+    let [first, second] = [1, 2].map(TagSpace::new);
+    let mut begin = rig.store.begin_run(first);
+    let mut clear = rig.store.clear(second);
+    let operations = begin.operations(&mut rig.store, 8);
+    assert_eq!(operations.len(), 1);
+    assert!(clear.operations(&mut rig.store, 8).is_empty(), "it is not its turn");
+    let mut operations = Some(operations);
+    while begin.outcome().is_none() {
+        let submitted = operations.take().unwrap_or_else(|| begin.operations(&mut rig.store, 8));
+        for report in kvtide::io::run(&mut rig.disk, submitted) {
+            assert_eq!(TagSpace::of(report.tag), first);
+            begin.finished(&mut rig.store, report);
+        }
+    }
+    assert!(rig.store.is_running());
+    clear.run(&mut rig.store, &mut rig.disk).expect("now it is");
+    assert_eq!(rig.store.epoch().get(), 1);
+}
+
+#[test]
+fn keys_that_share_a_tag_are_both_erased_and_only_a_miss_comes_of_it() {
+    let drive = SimDrive::new(13);
+    let mut oracle = Oracle::default();
+    let mut rig = filled(&drive, &mut oracle);
+    // Same low 32 bits as chunk 1's key.
+    let low = key(1).low_u64() & 0xffff_ffff;
+    let erasure = Erasure::Keys(vec![Key::from_u128(low.into())]);
+    rig.erase(&mut oracle, &erasure).expect("the drive is good");
+    let image = rig.read(SlotIndex::new(1)).expect("the drive is good");
+    let found = rig.store.check_read(SlotIndex::new(1), key(1), page(&image));
+    assert!(matches!(found, Err(ReadFault::Format(_))), "{found:?}");
+    let other = rig.read(SlotIndex::new(0)).expect("the drive is good");
+    assert!(rig.store.verify(SlotIndex::new(0), key(0), &other).is_ok());
+}
