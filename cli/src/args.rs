@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Replay(ReplayArguments),
+    Replay(Box<ReplayArguments>),
     Inspect(InspectArguments),
     Check(CheckArguments),
     Gc(GcArguments),

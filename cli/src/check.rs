@@ -73,7 +73,7 @@ impl Findings {
         kind: Kind,
         slot: SlotIndex,
         key: Option<Key>,
-        what: impl ToString,
+        what: &dyn ToString,
     ) {
         self.push(kind, Instance { slot: Some(slot), key, what: what.to_string() });
     }
@@ -209,6 +209,9 @@ impl StoreCheck {
             Standing::Refused(error @ StoreError::SuperblockDamaged { .. }) => {
                 findings.add(Kind::Superblock, error.to_string());
             }
+            Standing::Refused(error @ StoreError::Io { .. }) => {
+                findings.add(Kind::Unreadable, error.to_string());
+            }
             Standing::Refused(error) => findings.add(Kind::Foreign, error.to_string()),
             Standing::Clean(_) | Standing::ScanNeeded(_) => look_at_copies(survey, findings),
         }
@@ -220,13 +223,14 @@ impl StoreCheck {
             Standing::ScanNeeded(_) if missing > 0 => {
                 findings.add(Kind::Length, format!("data ends {missing} bytes early"));
             }
-            // Nobody would read the index of a store that was not closed.
-            Standing::ScanNeeded(ScanReason::Unclean) => {}
             Standing::ScanNeeded(ScanReason::Cut) => {
                 findings.add(Kind::Index, "index ends early".to_owned());
             }
-            Standing::ScanNeeded(reason) => findings.add(Kind::Index, reason.to_string()),
-            Standing::Clean(_) | Standing::Unfinished | Standing::Refused(_) => {}
+            // Nobody would read the index of a store that was not closed.
+            Standing::ScanNeeded(reason) if *reason != ScanReason::Unclean => {
+                findings.add(Kind::Index, reason.to_string());
+            }
+            _ => {}
         }
     }
 

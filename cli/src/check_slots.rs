@@ -99,7 +99,9 @@ impl SlotCheck<'_> {
             }
             let batch = scan.take(store, BATCH_SLOTS);
             bar.inc(batch.len() as u64);
-            batch.into_iter().for_each(|scanned| self.take(scanned));
+            for scanned in batch {
+                self.take(scanned);
+            }
         }
     }
 
@@ -129,7 +131,7 @@ impl SlotCheck<'_> {
     /// Adds a damaged slot.
     fn add_damage(&mut self, kind: Kind, slot: SlotIndex, what: &dyn ToString) {
         let key = self.key(slot);
-        self.findings.add_slot(kind, slot, key, what.to_string());
+        self.findings.add_slot(kind, slot, key, what);
         self.damaged.insert(slot);
     }
 
@@ -158,14 +160,14 @@ impl SlotCheck<'_> {
             };
             if !is_same && !self.damaged.contains(&slot) {
                 let what = "the index tells of a chunk that the slot's header is not of";
-                self.findings.add_slot(Kind::Index, slot, key, what);
+                self.findings.add_slot(Kind::Index, slot, key, &what);
             }
         }
         let valid = self.headers.newest.keys().chain(&self.headers.older);
         for &slot in valid.filter(|slot| !listed.contains_key(slot)) {
             let key = self.headers.newest.get(&slot).map(|entry| entry.key);
             let what = "the index does not tell of the chunk that is there";
-            self.findings.add_slot(Kind::Index, slot, key, what);
+            self.findings.add_slot(Kind::Index, slot, key, &what);
         }
     }
 

@@ -151,11 +151,13 @@ impl CliError {
     /// Returns what the program ends with.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Store(StoreError::Locked { .. }) => BAD_INPUT,
+            Self::Store(error) => match error {
+                StoreError::Locked { .. } => BAD_INPUT,
+                _ => FAILED,
+            },
             Self::Cache { .. }
             | Self::WrongBytes { .. }
             | Self::Disk(_)
-            | Self::Store(_)
             | Self::Damaged { .. }
             | Self::NotCollected { .. }
             | Self::Json(_)

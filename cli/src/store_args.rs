@@ -117,6 +117,7 @@ failed; 2 what it was given is wrong: no such directory, no store in it, or none
 /// Check disk stores for damage, and repair them
 #[derive(Args, Debug)]
 #[command(after_help = CHECK_HELP)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct CheckArguments {
     /// The root of a disk tier, or the directory of one store, ROOT/INSTANCE/STORE-ID
     #[arg(value_name = "DIR")]

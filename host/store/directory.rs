@@ -303,7 +303,7 @@ pub(super) fn attempt(
     match held {
         Some(process) if !may_add || instance.is_some() => Ok(Attempt::Held { process }),
         _ => {
-            let free = (0..).find(|number| !taken.contains(number)).unwrap_or(u32::MAX);
+            let free = (0..u32::MAX).find(|number| !taken.contains(number)).unwrap_or(u32::MAX);
             claim_new(disk, root, instance.unwrap_or(free), store_id)
         }
     }

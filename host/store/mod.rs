@@ -6,11 +6,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `open.rs`, `opener.rs` | [`Store::open`], [`Store::close`]: locking, making, refusing, resizing |
+//! | `open.rs`, `opener.rs` | [`Store::open`], [`Store::close`]: lock, make, refuse, resize |
 //! | `as_found.rs` | what files say before anybody trusts them |
-//! | `survey.rs` | [`survey`], [`Store::examine`]: stores in whatever state, for whoever looks after them |
+//! | `survey.rs` | [`survey`], [`Store::examine`]: stores in any state, for who looks after them |
 //! | `directory.rs` | where stores lie under a root; who has them |
-//! | `store.rs` | [`Store`]: slot writes, read checks, what is under way |
+//! | `state.rs` | [`Store`]: slot writes, read checks, what is under way |
 //! | `task.rs` | [`Task`]: begin a run, clear, erase, sync, as steps among other operations |
 //! | `scan.rs` | [`Scan`]: the headers of all slots, after a run that was not closed |
 //! | `snapshot.rs` | the index that a closed store leaves |
@@ -18,9 +18,10 @@
 //! | `records.rs` | what each slot's header page holds on disk |
 //! | `verify.rs` | [`Expected`], [`ReadFault`]: whether a slot is what it should be |
 //! | `reclaim.rs` | room under a root: [`collect`] |
+//! | `inspect.rs` | looking at a store without having it: [`inspect`], [`check`] |
 //! | `shape.rs` | [`ChunkShape`]: where parts lie |
 //! | `ids.rs`, `entry.rs`, `error.rs` | names, index entries, errors |
-//! | [`format`] | the only code that knows disk bytes; `docs/disk-format.md` |
+//! | [`mod@format`] | the only code that knows disk bytes; `docs/disk-format.md` |
 //!
 //! # Life of a store
 //!
@@ -47,6 +48,7 @@ mod entry;
 mod error;
 pub mod format;
 mod ids;
+mod inspect;
 mod open;
 mod opener;
 mod reclaim;
@@ -54,7 +56,7 @@ mod records;
 mod scan;
 mod shape;
 mod snapshot;
-mod store;
+mod state;
 mod superblock;
 mod survey;
 mod task;
@@ -64,13 +66,14 @@ pub use directory::{FoundStore, LOCK_NAME, find_store, find_stores};
 pub use entry::Entry;
 pub use error::{StoreCall, StoreError, StoreFile};
 pub use ids::{Epoch, Generation, StoreUuid};
+pub use inspect::{Inspection, SlotCheck, check, inspect};
 pub use open::{CloseReport, Opened, Recovery, StoreOptions};
 pub use reclaim::{HeldStore, Reclaim, Reclaimed, collect, plan_collection};
 pub use records::Erasure;
 pub use scan::{Finding, Scan, ScanProgress, Scanned};
 pub use shape::ChunkShape;
 pub use snapshot::ScanReason;
-pub use store::{Landed, SlotWrite, Store};
+pub use state::{Landed, SlotWrite, Store};
 pub use superblock::SuperblockCopies;
 pub use survey::{Access, Holder, Standing, Survey, survey};
 pub use task::{TagSpace, Task};

@@ -13,7 +13,7 @@ use super::format::{SUPERBLOCK_BYTES, index_bytes};
 use super::opener::Opener;
 use super::reclaim::Reclaim;
 use super::snapshot::ScanReason;
-use super::store::{Change, Store, StoreFiles};
+use super::state::{Change, Store, StoreFiles};
 use super::task::{Step, TagSpace, Task};
 use super::{ChunkShape, Entry, StoreUuid};
 use crate::capability::Downgrade;
@@ -226,7 +226,9 @@ fn open_claimed(
 ) -> Result<Opened, StoreError> {
     let mut open = |file, before: &[&OpenedFile]| {
         disk.open(&path(&claimed.directory, file), OpenMode::Create).inspect_err(|_| {
-            before.iter().for_each(|opened| disk.close(opened.file));
+            for opened in before {
+                disk.close(opened.file);
+            }
         })
     };
     let superblock = open(StoreFile::Superblock, &[&claimed.data])?;
@@ -238,8 +240,7 @@ fn open_claimed(
         note(&mut downgrades, opened.buffered.clone());
     }
     let lengths = [superblock.length, claimed.data.length, index.length];
-    let mut opener = Opener { disk, options, claimed, files, lengths, downgrades };
-    let opened = opener.open();
+    let opened = Opener { disk, options, claimed, files, lengths, downgrades }.open();
     if opened.is_err() {
         files.close(disk);
     }

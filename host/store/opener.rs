@@ -12,7 +12,7 @@ use super::format::{SnapshotHeader, Superblock};
 use super::open::{ALONE, Opened, Recovery, StoreOptions, note};
 use super::reclaim::make_room;
 use super::snapshot::{ScanReason, header_buffer, write_buffers};
-use super::store::{Change, Store, StoreFiles};
+use super::state::{Change, Store, StoreFiles};
 use super::superblock::Copy;
 use super::task::{Step, Task};
 use super::{Epoch, Generation};
@@ -54,7 +54,8 @@ impl Opener<'_> {
     /// Returns the files as they were when they were opened.
     fn as_found(&mut self) -> AsFound<'_> {
         let directory = &self.claimed.directory;
-        AsFound { disk: self.disk, directory, files: self.files, lengths: self.lengths }
+        let slot = Some(self.options.shape.slot());
+        AsFound { disk: self.disk, directory, files: self.files, lengths: self.lengths, slot }
     }
 
     /// Makes the store: files, an empty snapshot, and the superblock last.

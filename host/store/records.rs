@@ -118,7 +118,7 @@ impl Filter {
 /// The records of all slots, and the writes of header pages under way.
 #[derive(Debug)]
 pub(super) struct Records {
-    records: Box<[Record]>,
+    on_disk: Box<[Record]>,
     /// What each slot under a write will hold.
     writing: HashMap<SlotIndex, Record>,
     erasing: HashSet<SlotIndex>,
@@ -127,29 +127,29 @@ pub(super) struct Records {
 impl Records {
     pub(super) fn new(slot_count: u32) -> Self {
         Self {
-            records: vec![Record::EMPTY; slot_count as usize].into_boxed_slice(),
+            on_disk: vec![Record::EMPTY; slot_count as usize].into_boxed_slice(),
             writing: HashMap::new(),
             erasing: HashSet::new(),
         }
     }
 
     pub(super) fn get(&self, slot: SlotIndex) -> Option<Record> {
-        self.records.get(slot.get() as usize).copied()
+        self.on_disk.get(slot.get() as usize).copied()
     }
 
     pub(super) fn set(&mut self, slot: SlotIndex, record: Record) {
-        self.records[slot.get() as usize] = record;
+        self.on_disk[slot.get() as usize] = record;
     }
 
     /// Takes slots away from the end, or adds empty ones.
     pub(super) fn resize(&mut self, slot_count: u32) {
-        let mut records = std::mem::take(&mut self.records).into_vec();
+        let mut records = std::mem::take(&mut self.on_disk).into_vec();
         records.resize(slot_count as usize, Record::EMPTY);
-        self.records = records.into_boxed_slice();
+        self.on_disk = records.into_boxed_slice();
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (SlotIndex, Record)> + '_ {
-        (0..).map(SlotIndex::new).zip(self.records.iter().copied())
+        (0..).map(SlotIndex::new).zip(self.on_disk.iter().copied())
     }
 
     pub(super) fn is_busy(&self, slot: SlotIndex) -> bool {
@@ -189,7 +189,7 @@ impl Records {
 
     /// Forgets all headers that do not count any more.
     pub(super) fn forget_before(&mut self, min_generation: Generation) {
-        for record in &mut self.records {
+        for record in &mut self.on_disk {
             if record.generation < min_generation {
                 *record = Record::EMPTY;
             }

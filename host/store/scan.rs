@@ -12,7 +12,7 @@
 use super::Entry;
 use super::format::{Header, PAGE_BYTES};
 use super::records::Record;
-use super::store::Store;
+use super::state::Store;
 use super::task::TagSpace;
 use super::verify::ReadFault;
 use crate::io::{IoBuffer, IoFault, IoFinished, IoMemory, IoOperation, IoWork};

@@ -14,7 +14,7 @@ use super::format::{
     SnapshotPage, snapshot_pages,
 };
 use super::records::{Record, Records};
-use super::store::Store;
+use super::state::Store;
 use super::{Entry, StoreUuid};
 use crate::io::{self, Disk, FileId, IoBuffer, IoFault, IoMemory, IoOperation, IoWork};
 use thiserror::Error;
@@ -55,15 +55,13 @@ pub enum ScanReason {
 pub(super) fn read_pages(
     disk: &mut dyn Disk,
     file: FileId,
-    first_page: u32,
+    first_page: u64,
     page_count: u32,
 ) -> Result<Vec<IoBuffer>, IoFault> {
-    let pieces = (first_page..first_page + page_count).step_by(PIECE_PAGES as usize);
-    let end = first_page + page_count;
-    let operations = pieces.zip(0..).map(|(first, tag)| {
-        let pages = PIECE_PAGES.min(end - first);
+    let operations = (0..page_count).step_by(PIECE_PAGES as usize).zip(0..).map(|(first, tag)| {
+        let pages = PIECE_PAGES.min(page_count - first);
         let memory = IoMemory::Buffer(IoBuffer::zeroed(pages as usize));
-        let offset = u64::from(first) * PAGE_BYTES as u64;
+        let offset = (first_page + u64::from(first)) * PAGE_BYTES as u64;
         IoOperation { tag, file, work: IoWork::Read { offset, memory } }
     });
     let reports = io::run(disk, operations.collect());
@@ -132,7 +130,7 @@ impl Store {
         let step = PIECE_PAGES * PIECES_MAX.min(disk.depth().max(1));
         for first in (1..=page_count).step_by(step as usize) {
             let count = step.min(page_count + 1 - first);
-            let buffers = read_pages(disk, self.files.index, first, count)?;
+            let buffers = read_pages(disk, self.files.index, first.into(), count)?;
             entries.reserve(count as usize * ENTRIES_PER_PAGE);
             let pages = buffers.iter().flat_map(|buffer| buffer.bytes().as_chunks().0);
             for (number, page) in (first..).zip(pages) {

@@ -55,7 +55,7 @@ impl SuperblockCopies {
         for (page, bytes) in pages.iter_mut().zip(bytes.chunks(PAGE_BYTES)) {
             page[..bytes.len()].copy_from_slice(bytes);
         }
-        let has_blank = pages.iter().any(|page| *page == [0; PAGE_BYTES]);
+        let has_blank = pages.contains(&[0; PAGE_BYTES]);
         let [first, second] = pages.map(|page| Superblock::decode(&page));
         Self { first, second, has_blank }
     }

@@ -16,7 +16,7 @@ use super::directory::{FoundStore, RootLock, none_if_absent, path, wait_a_step};
 use super::error::{StoreError, StoreFile};
 use super::format::{SnapshotEntry, SnapshotHeader, Superblock, index_bytes};
 use super::snapshot::ScanReason;
-use super::store::{Store, StoreFiles};
+use super::state::{Store, StoreFiles};
 use super::superblock::{Copy, SuperblockCopies};
 use crate::io::{Disk, FileId, Lock, OpenMode};
 use crate::units::ByteCount;
@@ -48,7 +48,7 @@ pub enum Standing {
     /// It would make it anew: it was never finished, or is half removed.
     Unfinished,
     /// It would refuse it: [`StoreError::SuperblockDamaged`], [`StoreError::Version`],
-    /// [`StoreError::ForeignStore`] or [`StoreError::ForeignFile`].
+    /// [`StoreError::ForeignStore`], [`StoreError::ForeignFile`], or [`StoreError::Io`].
     Refused(StoreError),
 }
 
@@ -270,7 +270,7 @@ fn as_found<'open>(
             *length = disk.length(file)?;
         }
     }
-    Ok(AsFound { disk, directory: &found.directory, files, lengths })
+    Ok(AsFound { disk, directory: &found.directory, files, lengths, slot: None })
 }
 
 /// Decides what would become of a store, and returns the superblock of one that would be opened.

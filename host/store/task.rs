@@ -23,7 +23,7 @@
 use super::error::{StoreCall, StoreError, StoreFile};
 use super::format::{PAGE_BYTES, Superblock};
 use super::records::Filter;
-use super::store::{Change, Store};
+use super::state::{Change, Store};
 use super::superblock::Copy;
 use crate::io::{self, Disk, IoBuffer, IoFinished, IoMemory, IoOperation, IoWork};
 use crate::units::SlotIndex;
@@ -52,7 +52,6 @@ impl TagSpace {
     /// assert_eq!(TagSpace::of(space.tag(u32::MAX)), space);
     /// ```
     pub const fn of(tag: u64) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "32 bits are left")]
         Self((tag >> 32) as u32)
     }
 
@@ -146,7 +145,7 @@ impl Erasing {
 pub struct Task {
     space: TagSpace,
     steps: VecDeque<Step>,
-    in_flight: u32,
+    in_flight: usize,
     failure: Option<StoreError>,
     is_reported: bool,
 }
@@ -168,7 +167,7 @@ impl Task {
     pub fn operations(&mut self, store: &mut Store, room: u32) -> Vec<IoOperation> {
         let mut operations = Vec::new();
         while self.failure.is_none() && self.advance(store, room, &mut operations) {}
-        self.in_flight += u32::try_from(operations.len()).expect("at most `room`");
+        self.in_flight += operations.len();
         operations
     }
 
@@ -288,7 +287,7 @@ impl Task {
             }
             Some(Step::Erase(erasing)) => {
                 erasing.look(store);
-                let free = room.saturating_sub(self.in_flight) as usize;
+                let free = (room as usize).saturating_sub(self.in_flight);
                 let count = erasing.pending.len().min(free.saturating_sub(operations.len()));
                 for slot in erasing.pending.drain(..count) {
                     let buffer = erasing.buffers.pop().unwrap_or_else(|| IoBuffer::zeroed(1));

@@ -56,7 +56,7 @@ pub enum ReadFault {
         found: Epoch,
     },
     /// Group, codec, blocks, parts or payload are not those of a chunk of this store.
-    #[error("a chunk of {blocks} blocks and {} payload bytes does not fit the store", .payload.get())]
+    #[error("{blocks} blocks in {} payload bytes are no chunk of this store", .payload.get())]
     Shape {
         /// Its blocks.
         blocks: BlockCount,

@@ -1,6 +1,7 @@
 //! The disk tier's store on a simulated drive: what it promises under power cuts and faults.
 
 mod cuts;
+mod inspection;
 mod oracle;
 mod promises;
 mod reclaim;

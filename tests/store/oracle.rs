@@ -77,12 +77,32 @@ pub(crate) fn image(chunk: u64, tenant: TenantId) -> Vec<u8> {
 struct Write {
     entry: Entry,
     chunk: u64,
-    is_written: bool,
-    is_durable: bool,
+    point: Point,
+    fate: Fate,
+}
+
+/// How far a write came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Point {
+    Begun,
+    Written,
+    Durable,
+}
+
+/// What may have become of a write since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    Stays,
     /// Overwritten, cleared or erased, or about to be: it need not be there any more.
-    may_be_gone: bool,
+    MayBeGone,
     /// Cleared or erased for good: it must not be there any more.
-    must_be_gone: bool,
+    MustBeGone,
+}
+
+impl Write {
+    fn may_be_gone(&mut self) {
+        self.fate = self.fate.max(Fate::MayBeGone);
+    }
 }
 
 /// Every slot write that was ever begun, by generation.
@@ -114,16 +134,11 @@ impl Oracle {
         };
         for write in self.writes.values_mut() {
             // Whoever stores a chunk again has dropped it before.
-            write.may_be_gone |= write.entry.slot == slot || write.entry.key == entry.key;
+            if write.entry.slot == slot || write.entry.key == entry.key {
+                write.may_be_gone();
+            }
         }
-        let write = Write {
-            entry,
-            chunk,
-            is_written: false,
-            is_durable: false,
-            may_be_gone: false,
-            must_be_gone: false,
-        };
+        let write = Write { entry, chunk, point: Point::Begun, fate: Fate::Stays };
         assert!(
             self.writes.insert(generation, write).is_none(),
             "{generation} was given out twice"
@@ -145,39 +160,43 @@ impl Oracle {
             Ok(()) => Landed::Counts,
         };
         assert_eq!(landed, expected);
-        write.is_written = outcome.is_ok();
-        landed == Landed::Counts && !write.may_be_gone
+        if outcome.is_ok() {
+            write.point = Point::Written;
+        }
+        landed == Landed::Counts && write.fate == Fate::Stays
     }
 
     /// Returns the writes that a sync submitted now must cover.
     pub(crate) fn written(&self) -> Vec<Generation> {
-        let written = self.writes.iter().filter(|(_, write)| write.is_written);
+        let written = self.writes.iter().filter(|(_, write)| write.point > Point::Begun);
         written.map(|(&generation, _)| generation).collect()
     }
 
     pub(crate) fn synced(&mut self, written: &[Generation]) {
         for generation in written {
-            self.writes.get_mut(generation).expect("it was begun").is_durable = true;
+            self.writes.get_mut(generation).expect("it was begun").point = Point::Durable;
         }
     }
 
     /// The power went: what no sync covered may be torn, and a later one says nothing about it.
     pub(crate) fn cut(&mut self) {
         for write in self.writes.values_mut() {
-            write.is_written &= write.is_durable;
+            if write.point == Point::Written {
+                write.point = Point::Begun;
+            }
         }
     }
 
     pub(crate) fn clear_begins(&mut self) {
         self.clearing = self.writes.keys().copied().collect();
         for write in self.writes.values_mut() {
-            write.may_be_gone = true;
+            write.may_be_gone();
         }
     }
 
     pub(crate) fn cleared(&mut self) {
         for generation in &self.clearing {
-            self.writes.get_mut(generation).expect("it was begun").must_be_gone = true;
+            self.writes.get_mut(generation).expect("it was begun").fate = Fate::MustBeGone;
         }
     }
 
@@ -191,7 +210,7 @@ impl Oracle {
         let meant = self.writes.iter_mut().filter(|(_, write)| is_meant(write));
         meant
             .map(|(&generation, write)| {
-                write.may_be_gone = true;
+                write.may_be_gone();
                 generation
             })
             .collect()
@@ -199,14 +218,16 @@ impl Oracle {
 
     pub(crate) fn erased(&mut self, erased: BTreeSet<Generation>) {
         for generation in erased {
-            self.writes.get_mut(&generation).expect("it was begun").must_be_gone = true;
+            self.writes.get_mut(&generation).expect("it was begun").fate = Fate::MustBeGone;
         }
     }
 
     /// Slots from `slot_count` on are cut off.
     pub(crate) fn shrink(&mut self, slot_count: u32) {
         for write in self.writes.values_mut() {
-            write.may_be_gone |= write.entry.slot.get() >= slot_count;
+            if write.entry.slot.get() >= slot_count {
+                write.may_be_gone();
+            }
         }
     }
 
@@ -216,7 +237,10 @@ impl Oracle {
         for entry in &held {
             let write = self.writes.get(&entry.generation).expect("only what was ever written");
             assert_eq!(*entry, write.entry, "another chunk than was written");
-            assert!(!write.must_be_gone, "{entry:?} came back after it was dropped for good");
+            assert!(
+                write.fate < Fate::MustBeGone,
+                "{entry:?} came back after it was dropped for good"
+            );
             let image = rig.read(entry.slot)?;
             match rig.store.verify(entry.slot, entry.key, &image) {
                 Ok(header) => {
@@ -224,12 +248,14 @@ impl Oracle {
                     assert_eq!(image[4096..], payload(write.chunk), "wrong bytes for the key");
                 }
                 Err(fault) => {
-                    let may_be_torn = !write.is_durable || write.may_be_gone;
+                    let may_be_torn = write.point < Point::Durable || write.fate > Fate::Stays;
                     assert!(may_be_torn, "{entry:?} was durable: {fault}");
                 }
             }
         }
-        for write in self.writes.values().filter(|write| write.is_durable && !write.may_be_gone) {
+        let must_be_there =
+            |write: &&Write| write.point == Point::Durable && write.fate == Fate::Stays;
+        for write in self.writes.values().filter(must_be_there) {
             let is_there = |held: &Entry| {
                 held.key == write.entry.key && held.generation >= write.entry.generation
             };

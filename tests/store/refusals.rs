@@ -49,7 +49,7 @@ fn replace(drive: &SimDrive, superblock: &Superblock) {
 fn refused(drive: &SimDrive, options: &StoreOptions) -> StoreError {
     let before = FILES.map(|name| drive.bytes(&file(0, 1, name), SimView::Volatile));
     let mut disk = drive.disk(77);
-    let error = Store::open(&mut disk, options).err().expect("it is refused");
+    let error = Store::open(&mut disk, options).expect_err("it is refused");
     let after = FILES.map(|name| drive.bytes(&file(0, 1, name), SimView::Volatile));
     let unchanged = before.iter().zip(&after).all(|(before, after)| {
         before == after || before.is_none() && after.as_ref().is_some_and(Vec::is_empty)
@@ -68,10 +68,8 @@ fn a_directory_of_another_store_is_refused() {
     other.store_id = store_id(9);
     replace(&drive, &other);
     let error = refused(&drive, &options(6));
-    let expected = (store_id(1), store_id(9));
-    assert!(
-        matches!(error, StoreError::ForeignStore { expected: a, found: b, .. } if (a, b) == expected)
-    );
+    let StoreError::ForeignStore { expected, found, .. } = error else { panic!("{error}") };
+    assert_eq!((expected, found), (store_id(1), store_id(9)));
 }
 
 #[test]
@@ -212,7 +210,7 @@ fn a_store_in_use_is_waited_for_then_refused_with_its_process() {
     let opened = Store::open(&mut first, &named).expect("it is made");
     let mut second = drive.disk(2);
     let before = drive.clock().now();
-    let error = Store::open(&mut second, &named).err().expect("it is in use");
+    let error = Store::open(&mut second, &named).expect_err("it is in use");
     let StoreError::Locked { path, process } = error else { panic!("{error}") };
     assert_eq!(path, opened.store.directory());
     assert_eq!(process, Some(first.number()));

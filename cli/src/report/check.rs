@@ -5,6 +5,7 @@ use crate::check::{Damage, Instance, Kind, Scope, StoreCheck};
 use crate::check_slots::Checked;
 use crate::error::{CliError, by_process};
 use crate::store_args::CheckArguments;
+use kvtide::units::SlotIndex;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -116,7 +117,7 @@ fn json_slots(checked: &Checked) -> JsonSlots {
 
 fn json_damage<'check>((kind, damage): (&Kind, &'check Damage)) -> JsonDamage<'check> {
     let first = damage.first.iter().map(|Instance { slot, key, what }| JsonInstance {
-        slot: slot.map(|slot| slot.get()),
+        slot: slot.map(SlotIndex::get),
         key: key.map(|key| key.to_string()),
         what,
     });
@@ -142,13 +143,9 @@ pub(crate) fn text(directory: &Path, checks: &[StoreCheck]) -> String {
 
 fn paragraph(text: &mut String, check: &StoreCheck) {
     let result = check.result().replace('_', " ");
-    let _ = match &check.checked {
-        Some(checked) => writeln!(text, "{}: {result}, {}", check.name, in_words(checked)),
-        None => {
-            let reason = check.reason().map(|reason| format!(", {reason}")).unwrap_or_default();
-            writeln!(text, "{}: {result}{reason}", check.name)
-        }
-    };
+    let details = check.checked.as_ref().map(in_words).or_else(|| check.reason());
+    let details = details.map(|details| format!(", {details}")).unwrap_or_default();
+    let _ = writeln!(text, "{}: {result}{details}", check.name);
     for (kind, damage) in &check.findings.0 {
         let _ = writeln!(text, "  {}: {} found", kind.name(), grouped(damage.count));
         for instance in &damage.first {
