@@ -219,18 +219,18 @@ impl StoreCheck {
             return;
         }
         let missing = survey.data_missing.get();
+        let is_clean = survey.superblock.current().is_ok_and(|superblock| superblock.is_clean);
         match &survey.standing {
             Standing::ScanNeeded(_) if missing > 0 => {
                 findings.add(Kind::Length, format!("data ends {missing} bytes early"));
             }
+            // Nobody would read the index of a store that was not closed.
+            Standing::ScanNeeded(_) if !is_clean => {}
             Standing::ScanNeeded(ScanReason::Cut) => {
                 findings.add(Kind::Index, "index ends early".to_owned());
             }
-            // Nobody would read the index of a store that was not closed.
-            Standing::ScanNeeded(reason) if *reason != ScanReason::Unclean => {
-                findings.add(Kind::Index, reason.to_string());
-            }
-            _ => {}
+            Standing::ScanNeeded(reason) => findings.add(Kind::Index, reason.to_string()),
+            Standing::Clean(_) | Standing::Unfinished | Standing::Refused(_) => {}
         }
     }
 

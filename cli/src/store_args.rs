@@ -9,8 +9,8 @@ const INSPECT_HELP: &str = "\
 Examples:
   kvtide inspect /var/cache/kvtide
           Every store under a root, and what they take up together
-  kvtide inspect /var/cache/kvtide/0/50515253545556575859
-          One store (names are longer: 32 digits)
+  kvtide inspect /var/cache/kvtide/0/505152535455565758595a5b5c5d5e5f
+          One store
   kvtide inspect --json /var/cache/kvtide | jq '.stores[] | select(.state != \"clean\")'
           Stores that are in use, to be scanned, or damaged
 
@@ -111,8 +111,9 @@ JSON (--json) is one object:
     repair_failure             what could not be done, or null
     chunks                     with --list, the resident chunks: key, slot
 
-Exit codes: 0 all that was checked is sound; 1 something is damaged, repaired or not, or the program
-failed; 2 what it was given is wrong: no such directory, no store in it, or none that is not in use.";
+Exit codes: 0 all that was checked is sound; 1 something is damaged, repaired or not, or the
+program failed; 2 what it was given is wrong: no such directory, no store in it, or none that is
+not in use.";
 
 /// Check disk stores for damage, and repair them
 #[derive(Args, Debug)]

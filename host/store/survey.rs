@@ -309,14 +309,11 @@ fn listed(
     snapshot: Result<SnapshotHeader, ScanReason>,
 ) -> Result<Vec<SnapshotEntry>, ScanReason> {
     let [_, data, index] = opened.lengths.map(ByteCount::get);
-    if data < data_bytes(superblock) {
+    if data < data_bytes(superblock) || index < index_bytes(superblock.slot_count) {
         return Err(ScanReason::Cut);
     }
     if !superblock.is_clean {
         return Err(ScanReason::Unclean);
-    }
-    if index < index_bytes(superblock.slot_count) {
-        return Err(ScanReason::Cut);
     }
     let place = (found.directory.clone(), found.instance);
     let mut store = Store::new(place, opened.files, (superblock.clone(), older), Vec::new());

@@ -7,3 +7,4 @@ mod promises;
 mod reclaim;
 mod refusals;
 mod rig;
+mod survey;

@@ -1,5 +1,5 @@
-//! What `kvtide check --repair` promises: what it could mend is mended, so that a second check finds
-//! nothing; what it could not is left as it was.
+//! What `kvtide check --repair` promises: what it could mend is mended, so that a second check
+//! finds nothing; what it could not is left as it was.
 
 use crate::rig::{
     Engine, SLOT_BYTES, closed_store, damage, files, json, key, killed_store, name, root,
