@@ -144,6 +144,13 @@ impl Codec {
             Self::Raw => 0,
         }
     }
+
+    /// Returns the codec's name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+        }
+    }
 }
 
 /// Defines a digest of `$bytes` bytes with its text form.

@@ -2,6 +2,7 @@
 
 use crate::error::CliError;
 use crate::size;
+use crate::store_args::{CheckArguments, GcArguments, InspectArguments};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kvtide::core::WritePolicy;
 use kvtide::replay::{CapacityPercent, Geometry, UNIQUE_BLOCKS_MAX, Workload};
@@ -18,7 +19,10 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Replay(ReplayArguments),
+    Replay(Box<ReplayArguments>),
+    Inspect(InspectArguments),
+    Check(CheckArguments),
+    Gc(GcArguments),
 }
 
 const REPLAY_HELP: &str = "\

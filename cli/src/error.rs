@@ -1,11 +1,14 @@
 //! Why the program ends without a result: one line for a person, and an exit code.
 
 use clap::error::ErrorKind;
+use kvtide::io::{DiskError, FileError};
 use kvtide::replay::{
     ByteReplayError, BytesPerTokenError, CapacityPercent, TraceError, WorkloadError, WrongByte,
 };
+use kvtide::store::StoreError;
 use kvtide::units::ByteCount;
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Exit code when the program failed.
@@ -79,6 +82,50 @@ pub(crate) enum CliError {
     /// The cache failed in the middle of a replay.
     #[error("the cache failed while it replayed {name}: {source}")]
     Cache { name: String, source: Box<dyn std::error::Error + Send + Sync> },
+    /// What should be a root or a store cannot be listed.
+    #[error("{0}; give the root of a disk tier, or the directory of one store")]
+    NoDirectory(#[from] FileError),
+    /// There is no store.
+    #[error(
+        "{}: no store is in it; give the root of a disk tier, which has ROOT/INSTANCE/STORE-ID, or \
+         the directory of one store",
+        .path.display()
+    )]
+    NoStore { path: PathBuf },
+    /// One store was given where a root should be.
+    #[error("{}: this is one store; give its root, {}", .path.display(), .root.display())]
+    NoRoot { path: PathBuf, root: PathBuf },
+    /// The system gives no means to read and write files.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// A call on a store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Every store that was to be checked is in use.
+    #[error(
+        "{} is in use{}; check it when that process has ended",
+        .path.display(),
+        by_process(*.process)
+    )]
+    InUse { path: PathBuf, process: Option<u32> },
+    /// Stores are damaged, or were.
+    #[error("{}: {damaged_count} of {store_count} stores damaged; {remedy}", .path.display())]
+    Damaged { path: PathBuf, damaged_count: usize, store_count: usize, remedy: &'static str },
+    /// Stores in use keep a root from getting as small as it should.
+    #[error(
+        "{}: {left} are left, more than {size}: {} in use{}; end that process, or name a larger \
+         --size",
+        .path.display(),
+        .held.display(),
+        by_process(*.process)
+    )]
+    NotCollected {
+        path: PathBuf,
+        left: ByteCount,
+        size: ByteCount,
+        held: PathBuf,
+        process: Option<u32>,
+    },
     /// The report cannot be made into JSON.
     #[error("cannot write the report as JSON: {0}")]
     Json(#[from] serde_json::Error),
@@ -110,9 +157,17 @@ impl CliError {
     /// Returns what the program ends with.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Cache { .. } | Self::WrongBytes { .. } | Self::Json(_) | Self::Output(_) => {
-                FAILED
-            }
+            Self::Store(error) => match error {
+                StoreError::Locked { .. } => BAD_INPUT,
+                _ => FAILED,
+            },
+            Self::Cache { .. }
+            | Self::WrongBytes { .. }
+            | Self::Disk(_)
+            | Self::Damaged { .. }
+            | Self::NotCollected { .. }
+            | Self::Json(_)
+            | Self::Output(_) => FAILED,
             Self::Usage(_)
             | Self::Open { .. }
             | Self::Folder { .. }
@@ -126,9 +181,18 @@ impl CliError {
             | Self::Engine(_)
             | Self::Unfit { .. }
             | Self::LessThanOneChunk { .. }
-            | Self::OneBlock { .. } => BAD_INPUT,
+            | Self::OneBlock { .. }
+            | Self::NoDirectory(_)
+            | Self::NoStore { .. }
+            | Self::NoRoot { .. }
+            | Self::InUse { .. } => BAD_INPUT,
         }
     }
+}
+
+/// Names a process, where it is known.
+pub(crate) fn by_process(process: Option<u32>) -> String {
+    process.map(|process| format!(" by process {process}")).unwrap_or_default()
 }
 
 /// Names the options that set what an error is about.

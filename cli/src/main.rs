@@ -1,17 +1,24 @@
-//! The `kvtide` program: replays request traces through the pager.
+//! The `kvtide` program: replays request traces through the pager, and looks after disk stores.
 //!
 //! Results go to standard output; notes, progress and errors to standard error. Exit codes: 0 for
-//! success, 1 when the program failed
-//! or bytes came back wrong, 2 when what it was given is wrong.
+//! success, 1 when the program failed, bytes came back wrong or a store is damaged, 2 when what it
+//! was given is wrong.
 
 mod args;
 mod bytes;
+mod check;
+mod check_repair;
+mod check_slots;
 mod dry;
 mod error;
+mod gc;
+mod inspect;
 mod progress;
 mod replay;
 mod report;
 mod size;
+mod store_args;
+mod stores;
 mod trace_file;
 mod zstd_frames;
 
@@ -30,5 +37,8 @@ fn run() -> Result<(), CliError> {
     let Arguments { command } = args::parse()?;
     match command {
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Gc(arguments) => gc::run(&arguments),
     }
 }

@@ -25,6 +25,18 @@ pub(crate) fn replaying(name: &str, block_uses: u64) -> ProgressBar {
     bar(&format!("Replaying {name}"), block_uses, template)
 }
 
+/// Starts the bar of slot headers being checked.
+pub(crate) fn checking_headers(name: &str, slots: u64) -> ProgressBar {
+    let template = "{msg} [{bar:32}] {percent:>3} % {rate} slots/s";
+    bar(&format!("Checking headers of {name}"), slots, template)
+}
+
+/// Starts the bar of payloads being checked.
+pub(crate) fn checking_payloads(name: &str, bytes: u64) -> ProgressBar {
+    let template = "{msg} [{bar:32}] {percent:>3} % {binary_bytes_per_sec}";
+    bar(&format!("Checking payloads of {name}"), bytes, template)
+}
+
 fn bar(message: &str, length: u64, template: &str) -> ProgressBar {
     // A trace's name may hold anything, and a terminal obeys control characters.
     let message = message.replace(char::is_control, " ");

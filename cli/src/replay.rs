@@ -136,7 +136,8 @@ fn capacities(
     Ok(capacities)
 }
 
-fn print(text: &str) -> Result<(), CliError> {
+/// Prints a result.
+pub(crate) fn print(text: &str) -> Result<(), CliError> {
     let mut output = io::stdout().lock();
     output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(CliError::Output)
 }

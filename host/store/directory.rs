@@ -9,7 +9,7 @@
 //! processes never decide on one directory at a time. A store's own lock is on its data file, for
 //! as long as it is open.
 //!
-//! Called by open and reclaim.
+//! Called by open, reclaim and survey.
 
 use super::error::{StoreError, StoreFile};
 use crate::fingerprint::StoreId;
@@ -21,6 +21,9 @@ use std::time::Duration;
 
 /// How long a lock is waited for before it is asked for again.
 const LOCK_STEP: Duration = Duration::from_millis(50);
+
+/// The name of a root's lock: what tells a root from another directory.
+pub const LOCK_NAME: &str = "lock";
 
 /// A store's place under a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +38,13 @@ pub struct FoundStore {
     pub bytes: ByteCount,
     /// When its slots or its superblock were last written, in seconds since 1970.
     pub modified_s: u64,
+}
+
+impl FoundStore {
+    /// Returns the root that it lies under.
+    pub fn root(&self) -> &Path {
+        self.directory.ancestors().nth(2).unwrap_or(Path::new(""))
+    }
 }
 
 /// Returns the directory of a store.
@@ -63,6 +73,27 @@ pub fn find_stores(disk: &mut dyn Disk, root: &Path) -> Result<Vec<FoundStore>, 
     Ok(found)
 }
 
+/// Looks at the directory of one store, `<root>/<instance>/<store id>`; `None` where its path does
+/// not end like that, or nothing is there.
+///
+/// # Errors
+///
+/// [`StoreError::File`].
+pub fn find_store(disk: &mut dyn Disk, directory: &Path) -> Result<Option<FoundStore>, StoreError> {
+    let mut names = directory.ancestors().map(|path| path.file_name()?.to_str());
+    let (Some(store_id), Some(instance)) = (names.next().flatten(), names.next().flatten()) else {
+        return Ok(None);
+    };
+    let (Ok(store_id), Some(instance)) = (store_id.parse(), instance_number(instance)) else {
+        return Ok(None);
+    };
+    let Some(root) = directory.ancestors().nth(2) else { return Ok(None) };
+    match none_if_absent(disk.list(directory))? {
+        Some(_) => look_at(disk, root, instance, store_id).map(Some),
+        None => Ok(None),
+    }
+}
+
 /// Returns the size and age of one store.
 pub(super) fn look_at(
     disk: &mut dyn Disk,
@@ -83,11 +114,14 @@ pub(super) fn look_at(
 /// Returns the numbers of a root's instances, ascending.
 pub(super) fn instances(disk: &mut dyn Disk, root: &Path) -> Result<Vec<u32>, StoreError> {
     let names = directories(disk, root)?;
-    // One text a number, so that no two directories are one instance.
-    let number = |name: &String| name.parse().ok().filter(|n: &u32| n.to_string() == *name);
-    let mut numbers: Vec<u32> = names.iter().filter_map(number).collect();
+    let mut numbers: Vec<u32> = names.iter().filter_map(|name| instance_number(name)).collect();
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+/// Reads the name of an instance's directory: one text a number, so that no two are one instance.
+fn instance_number(name: &str) -> Option<u32> {
+    name.parse().ok().filter(|number: &u32| number.to_string() == name)
 }
 
 /// Returns the names of the directories in one; none where it does not exist.
@@ -130,7 +164,28 @@ impl RootLock {
         wait: Duration,
     ) -> Result<Self, StoreError> {
         disk.create_directory(root)?;
-        let OpenedFile { file, .. } = disk.open(&root.join("lock"), OpenMode::Create)?;
+        let OpenedFile { file, .. } = disk.open(&root.join(LOCK_NAME), OpenMode::Create)?;
+        Self::wait_for(disk, root, file, wait)
+    }
+
+    /// Takes the lock of a root without making anything; `None` where it has none, so that nobody
+    /// can hold it.
+    pub(super) fn take_existing(
+        disk: &mut dyn Disk,
+        root: &Path,
+        wait: Duration,
+    ) -> Result<Option<Self>, StoreError> {
+        let opened = disk.open(&root.join(LOCK_NAME), OpenMode::ReadOnly);
+        let Some(opened) = none_if_absent(opened)? else { return Ok(None) };
+        Self::wait_for(disk, root, opened.file, wait).map(Some)
+    }
+
+    fn wait_for(
+        disk: &mut dyn Disk,
+        root: &Path,
+        file: FileId,
+        wait: Duration,
+    ) -> Result<Self, StoreError> {
         let mut process = None;
         for _ in 0..lock_tries(wait) {
             match disk.lock(file) {

@@ -5,7 +5,8 @@
 //!
 //! Invariants: nothing is written; nothing of the layout is needed, the superblock says it all.
 //!
-//! Called by `kvtide inspect` and `kvtide check`.
+//! Called by tests that hold a store against what should be in it; `survey.rs` is for programs that
+//! look after stores.
 
 use super::directory::{none_if_absent, path};
 use super::error::{StoreCall, StoreError, StoreFile};

@@ -7,6 +7,8 @@
 //! | file | what |
 //! |---|---|
 //! | `open.rs`, `opener.rs` | [`Store::open`], [`Store::close`]: lock, make, refuse, resize |
+//! | `as_found.rs` | what files say before anybody trusts them |
+//! | `survey.rs` | [`survey`], [`Store::examine`]: stores in any state, for who looks after them |
 //! | `directory.rs` | where stores lie under a root; who has them |
 //! | `state.rs` | [`Store`]: slot writes, read checks, what is under way |
 //! | `task.rs` | [`Task`]: begin a run, clear, erase, sync, as steps among other operations |
@@ -40,6 +42,7 @@
 //! Uses files by [`Files`](crate::io::Files) and [`Disk`](crate::io::Disk) alone. Called by the
 //! pager's disk thread and the `kvtide` program.
 
+mod as_found;
 mod directory;
 mod entry;
 mod error;
@@ -55,21 +58,23 @@ mod shape;
 mod snapshot;
 mod state;
 mod superblock;
+mod survey;
 mod task;
 mod verify;
 
-pub use directory::{FoundStore, find_stores};
+pub use directory::{FoundStore, LOCK_NAME, find_store, find_stores};
 pub use entry::Entry;
 pub use error::{StoreCall, StoreError, StoreFile};
 pub use ids::{Epoch, Generation, StoreUuid};
 pub use inspect::{Inspection, SlotCheck, check, inspect};
 pub use open::{CloseReport, Opened, Recovery, StoreOptions};
-pub use reclaim::{Reclaim, Reclaimed, collect};
+pub use reclaim::{HeldStore, Reclaim, Reclaimed, collect, plan_collection};
 pub use records::Erasure;
 pub use scan::{Finding, Scan, ScanProgress, Scanned};
 pub use shape::ChunkShape;
 pub use snapshot::ScanReason;
 pub use state::{Landed, SlotWrite, Store};
 pub use superblock::SuperblockCopies;
+pub use survey::{Access, Holder, Standing, Survey, survey};
 pub use task::{TagSpace, Task};
 pub use verify::{Expected, ReadFault};

@@ -5,27 +5,22 @@
 //!
 //! Called by open.
 
+use super::as_found::AsFound;
 use super::directory::{Claimed, FoundStore};
 use super::error::{StoreCall, StoreError, StoreFile};
-use super::format::{Header, PAGE_BYTES, SnapshotHeader, Superblock};
+use super::format::{SnapshotHeader, Superblock};
 use super::open::{ALONE, Opened, Recovery, StoreOptions, note};
 use super::reclaim::make_room;
-use super::snapshot::{ScanReason, header_buffer, read_header, read_pages, write_buffers};
+use super::snapshot::{ScanReason, header_buffer, write_buffers};
 use super::state::{Change, Store, StoreFiles};
-use super::superblock::{Copy, SuperblockCopies};
+use super::superblock::Copy;
 use super::task::{Step, Task};
-use super::{Epoch, Generation, StoreUuid};
+use super::{Epoch, Generation};
 use crate::capability::Downgrade;
 use crate::io::{self, Disk, IoBuffer, IoFault, IoOperation, IoWork};
 use crate::units::ByteCount;
 use std::io::ErrorKind;
 use std::path::Path;
-
-/// Pages of the superblock's file.
-const COPIES: u64 = 2;
-
-/// Slots that must hold no header before a directory is taken for one that was never finished.
-const SLOTS_LOOKED_AT: u32 = 16;
 
 /// A directory whose files are open.
 pub(super) struct Opener<'open> {
@@ -44,58 +39,23 @@ impl Opener<'_> {
         if self.claimed.is_new {
             return self.create();
         }
-        let copies = self.read_copies()?;
-        let directory = self.claimed.directory.clone();
-        if let Some(found) = copies.other_version() {
-            return Err(StoreError::Version { directory, found });
+        // What will be seen is made durable first: nobody may act on a change that a power cut
+        // would take back.
+        if self.lengths[0].get() > 0 {
+            self.sync(StoreFile::Superblock)?;
         }
-        match copies.current() {
-            Ok(superblock) => self.open_established(superblock.clone(), copies.older()),
-            // A superblock is written last: one that never was whole means that nothing else was.
-            Err(_) if copies.has_blank() && !self.has_header()? => self.create(),
-            Err((first, second)) => Err(StoreError::SuperblockDamaged { directory, first, second }),
+        let copies = self.as_found().read_copies()?;
+        match self.as_found().superblock(&copies)? {
+            Some(superblock) => self.open_established(superblock, copies.older()),
+            None => self.create(),
         }
     }
 
-    /// Reads the superblock, after making durable what will be seen: nobody may act on a change
-    /// that a power cut would take back.
-    fn read_copies(&mut self) -> Result<SuperblockCopies, StoreError> {
-        let [length, ..] = self.lengths;
-        let pages = (length.get() / PAGE_BYTES as u64).min(COPIES);
-        if pages == 0 {
-            return Ok(SuperblockCopies::decode(&[]));
-        }
-        self.sync(StoreFile::Superblock)?;
-        let pages = u32::try_from(pages).expect("at most two");
-        let buffers = read_pages(self.disk, self.files.superblock, 0, pages)
-            .map_err(|fault| self.io_error(StoreFile::Superblock, StoreCall::Read, fault))?;
-        Ok(SuperblockCopies::decode(buffers.first().map_or(&[], IoBuffer::bytes)))
-    }
-
-    /// Whether one of the first slots holds a header: slots that were never written are handed out
-    /// in ascending order, so a store that was used has some there, torn and erased ones aside.
-    fn has_header(&mut self) -> Result<bool, StoreError> {
-        for slot in 0..SLOTS_LOOKED_AT {
-            match self.header(slot) {
-                Ok(None) => {}
-                Ok(Some(_)) => return Ok(true),
-                Err(fault) => return Err(self.io_error(StoreFile::Data, StoreCall::Read, fault)),
-            }
-        }
-        Ok(false)
-    }
-
-    /// Returns the uuid in a slot's header, if it holds one.
-    fn header(&mut self, slot: u32) -> Result<Option<StoreUuid>, IoFault> {
-        let first_page = self.options.shape.slot().get() / PAGE_BYTES as u64 * u64::from(slot);
-        let [_, length, _] = self.lengths;
-        if length.get() / PAGE_BYTES as u64 <= first_page {
-            return Ok(None);
-        }
-        let buffers = read_pages(self.disk, self.files.data, first_page, 1)?;
-        let page = buffers.first().and_then(|buffer| buffer.bytes().first_chunk());
-        let header = page.and_then(|page| Header::decode(page).ok());
-        Ok(header.map(|header| header.stamp.store_uuid))
+    /// Returns the files as they were when they were opened.
+    fn as_found(&mut self) -> AsFound<'_> {
+        let directory = &self.claimed.directory;
+        let slot = Some(self.options.shape.slot());
+        AsFound { disk: self.disk, directory, files: self.files, lengths: self.lengths, slot }
     }
 
     /// Makes the store: files, an empty snapshot, and the superblock last.
@@ -150,7 +110,7 @@ impl Opener<'_> {
         older: Copy,
     ) -> Result<Opened, StoreError> {
         self.check_identity(&superblock)?;
-        let snapshot = self.check_files(&superblock)?;
+        let snapshot = self.as_found().check_files(&superblock)?;
         let is_cut = self.fit_files(superblock.slot_count)?;
         let is_clean = superblock.is_clean;
         let mut store = self.store(superblock, older);
@@ -169,12 +129,10 @@ impl Opener<'_> {
     }
 
     /// Checks that the superblock is that of the store which was asked for.
-    fn check_identity(&self, superblock: &Superblock) -> Result<(), StoreError> {
+    fn check_identity(&mut self, superblock: &Superblock) -> Result<(), StoreError> {
+        let expected = self.options.store_id;
+        self.as_found().check_id(superblock, expected)?;
         let directory = self.claimed.directory.clone();
-        let (expected, found) = (self.options.store_id, superblock.store_id);
-        if expected != found {
-            return Err(StoreError::ForeignStore { directory, expected, found });
-        }
         let (expected, found) = (self.options.shape.slot(), superblock.shape.slot());
         if expected != found {
             return Err(StoreError::SlotBytes { directory, expected, found });
@@ -183,25 +141,6 @@ impl Opener<'_> {
             return Err(StoreError::Shape { directory });
         }
         Ok(())
-    }
-
-    /// Checks that the other files are of the same store, and returns what the index says.
-    fn check_files(
-        &mut self,
-        superblock: &Superblock,
-    ) -> Result<Result<SnapshotHeader, ScanReason>, StoreError> {
-        let expected = superblock.store_uuid;
-        let snapshot = read_header(self.disk, self.files.index);
-        let of_index = snapshot.as_ref().ok().map(|header| header.store_uuid);
-        // A slot that cannot be read is a miss, no reason to refuse the others.
-        let of_data = self.header(0).unwrap_or(None);
-        for (file, uuid) in [(StoreFile::Index, of_index), (StoreFile::Data, of_data)] {
-            if let Some(found) = uuid.filter(|&uuid| uuid != expected) {
-                let directory = self.claimed.directory.clone();
-                return Err(StoreError::ForeignFile { directory, file, expected, found });
-            }
-        }
-        Ok(snapshot)
     }
 
     /// Gives data and index the length that the superblock says: cuts off what a change of size

@@ -8,7 +8,8 @@
 
 use super::directory::{FoundStore, RootLock, find_stores, none_if_absent, path};
 use super::error::{StoreError, StoreFile};
-use crate::io::{Disk, Lock, OpenMode};
+use super::survey::{Holder, holder_under_root, lock};
+use crate::io::{Disk, FileId, OpenMode};
 use crate::units::ByteCount;
 use std::path::Path;
 use std::time::Duration;
@@ -23,11 +24,22 @@ pub enum Reclaim {
     Off,
 }
 
-/// What a collection did.
+/// A store that is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldStore {
+    /// The store.
+    pub store: FoundStore,
+    /// Who has it.
+    pub holder: Holder,
+}
+
+/// What a collection did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
     /// Stores that were removed, in that order.
     pub stores: Vec<FoundStore>,
+    /// Older stores that were passed over, because they are in use.
+    pub held: Vec<HeldStore>,
     /// Bytes of blocks that the root's stores still take up.
     pub left: ByteCount,
 }
@@ -46,9 +58,30 @@ pub fn collect(
     lock_wait: Duration,
 ) -> Result<Reclaimed, StoreError> {
     let lock = RootLock::take(disk, root, lock_wait)?;
-    let collected = reclaim_until(disk, root, |_, used| Ok(used <= target.get()));
+    let collected = reclaim_until(disk, root, remove, |_, used| Ok(used <= target.get()));
     lock.release(disk);
     collected
+}
+
+/// Tells what [`collect`] would do now, and does nothing.
+///
+/// # Errors
+///
+/// As [`collect`].
+pub fn plan_collection(
+    disk: &mut dyn Disk,
+    root: &Path,
+    target: ByteCount,
+    lock_wait: Duration,
+) -> Result<Reclaimed, StoreError> {
+    let lock = RootLock::take_existing(disk, root, lock_wait)?;
+    let holder =
+        |disk: &mut dyn Disk, store: &FoundStore| holder_under_root(disk, &store.directory);
+    let planned = reclaim_until(disk, root, holder, |_, used| Ok(used <= target.get()));
+    if let Some(lock) = lock {
+        lock.release(disk);
+    }
+    planned
 }
 
 /// Makes room for `needed` more bytes under a root, whose lock is held.
@@ -66,7 +99,7 @@ pub(super) fn make_room(
         Ok(needed.get() <= available)
     };
     let reclaimed = match reclaim {
-        Reclaim::OldestFirst => reclaim_until(disk, root, &mut fits)?.stores,
+        Reclaim::OldestFirst => reclaim_until(disk, root, remove, &mut fits)?.stores,
         Reclaim::Off => {
             let used = used(&find_stores(disk, root)?);
             fits(disk, used)?;
@@ -80,55 +113,69 @@ pub(super) fn make_room(
     Ok(reclaimed)
 }
 
-/// Removes stores that nobody has until `is_enough`, which is told what is in use.
+/// Removes stores that nobody has until `is_enough`, which is told what is in use. `remove` says
+/// who has a store that stays.
 fn reclaim_until(
     disk: &mut dyn Disk,
     root: &Path,
+    mut remove: impl FnMut(&mut dyn Disk, &FoundStore) -> Result<Option<Holder>, StoreError>,
     mut is_enough: impl FnMut(&mut dyn Disk, u64) -> Result<bool, StoreError>,
 ) -> Result<Reclaimed, StoreError> {
     let mut found = find_stores(disk, root)?;
     found.sort_by_key(|store| (store.modified_s, store.instance, store.store_id));
     let mut used = used(&found);
-    let mut stores = Vec::new();
+    let mut reclaimed = Reclaimed::default();
     for store in found {
         if is_enough(disk, used)? {
             break;
         }
-        if remove(disk, &store)? {
+        if let Some(holder) = remove(disk, &store)? {
+            reclaimed.held.push(HeldStore { store, holder });
+        } else {
             used = used.saturating_sub(store.bytes.get());
-            let (directory, bytes) = (store.directory.display(), store.bytes);
-            tracing::warn!(%directory, %bytes, "reclaimed a store that nobody had open");
-            stores.push(store);
+            reclaimed.stores.push(store);
         }
     }
     // What the last one left.
     is_enough(disk, used)?;
-    Ok(Reclaimed { stores, left: ByteCount::new(used) })
+    reclaimed.left = ByteCount::new(used);
+    Ok(reclaimed)
 }
 
 fn used(stores: &[FoundStore]) -> u64 {
     stores.iter().fold(0, |sum, store| sum.saturating_add(store.bytes.get()))
 }
 
-/// Removes a store that nobody has; `false` where somebody does. The root's lock is held.
+/// Removes a store that nobody has; returns who does where somebody does. The root's lock is held.
 ///
 /// The data goes first, durably: a directory without it is known to hold nothing.
-fn remove(disk: &mut dyn Disk, store: &FoundStore) -> Result<bool, StoreError> {
+fn remove(disk: &mut dyn Disk, store: &FoundStore) -> Result<Option<Holder>, StoreError> {
     let directory = &store.directory;
     let data = path(directory, StoreFile::Data);
     let opened = none_if_absent(disk.open(&data, OpenMode::Existing))?;
-    if let Some(opened) = &opened {
-        let locked = disk.lock(opened.file);
-        if !matches!(locked, Ok(Lock::Taken)) {
-            disk.close(opened.file);
-            return locked.map(|_| false).map_err(StoreError::from);
-        }
-    }
-    let removed = remove_files(disk, directory);
+    let removed = match &opened {
+        Some(opened) => remove_locked(disk, directory, opened.file),
+        None => remove_files(disk, directory).map(|()| None),
+    };
     if let Some(opened) = opened {
         disk.close(opened.file);
     }
-    removed.map(|()| true)
+    if let Ok(None) = removed {
+        let (directory, bytes) = (directory.display(), store.bytes);
+        tracing::warn!(%directory, %bytes, "reclaimed a store that nobody had open");
+    }
+    removed
+}
+
+fn remove_locked(
+    disk: &mut dyn Disk,
+    directory: &Path,
+    data: FileId,
+) -> Result<Option<Holder>, StoreError> {
+    match lock(disk, data)? {
+        None => remove_files(disk, directory).map(|()| None),
+        held_by => Ok(held_by),
+    }
 }
 
 fn remove_files(disk: &mut dyn Disk, directory: &Path) -> Result<(), StoreError> {

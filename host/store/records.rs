@@ -103,15 +103,13 @@ impl Filter {
     }
 
     /// Whether a slot with this record may hold what is to be erased. Tags are not whole keys, so
-    /// it may also hold something else; that is lost, which is a miss.
+    /// it may also hold something else; that is lost, which is a miss. A slot that is named is
+    /// erased even if nothing in it counts: its page may be damaged.
     pub(super) fn matches(&self, slot: SlotIndex, record: Record) -> bool {
-        if record == Record::EMPTY {
-            return false;
-        }
-        let is_unknown = record == Record::UNKNOWN;
+        let (is_empty, is_unknown) = (record == Record::EMPTY, record == Record::UNKNOWN);
         match self {
-            Self::Keys(tags) => is_unknown || tags.contains(&record.key_tag),
-            Self::Tenant(tag) => is_unknown || *tag == record.tenant_tag,
+            Self::Keys(tags) => !is_empty && (is_unknown || tags.contains(&record.key_tag)),
+            Self::Tenant(tag) => !is_empty && (is_unknown || *tag == record.tenant_tag),
             Self::Slots(slots) => slots.contains(&slot),
         }
     }

@@ -8,7 +8,7 @@
 //! Called by the pager's disk thread.
 
 use super::error::{StoreCall, StoreError, StoreFile};
-use super::format::{Header, HeaderStamp, PAGE_BYTES, Page, Superblock};
+use super::format::{Header, HeaderStamp, PAGE_BYTES, Page, SnapshotEntry, Superblock};
 use super::records::{Erasure, Filter, Record, Records};
 use super::superblock::Copy;
 use super::task::{Claim, Erasing, Step, TagSpace, Task};
@@ -16,7 +16,7 @@ use super::verify::{Expected, ReadFault};
 use super::{ChunkShape, Entry, Epoch, Generation, StoreUuid};
 use crate::capability::Downgrade;
 use crate::fingerprint::StoreId;
-use crate::io::{Disk, FileId, IoFault};
+use crate::io::{Disk, FileId, IoBuffer, IoFault};
 use crate::key::Key;
 use crate::units::SlotIndex;
 use std::collections::HashMap;
@@ -270,6 +270,28 @@ impl Store {
     /// Makes every slot write durable that was reported before the task's operation is submitted.
     pub fn sync(&self, space: TagSpace) -> Task {
         Task::new(space, [Step::Sync { file: StoreFile::Data, is_submitted: false }])
+    }
+
+    /// Writes the superblock that counts over the copy that does not: after this task both are
+    /// whole, and say the same. For a store whose other copy was found damaged.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Format`] for a superblock that cannot be encoded, which cannot be opened
+    /// either.
+    pub fn mend_superblock(&self, space: TagSpace) -> Result<Task, StoreError> {
+        let mut buffer = IoBuffer::zeroed(1);
+        buffer.bytes_mut().copy_from_slice(&self.superblock.encode()?);
+        let put = Step::Put { copy: self.older, page: Some(buffer) };
+        let sync = Step::Sync { file: StoreFile::Superblock, is_submitted: false };
+        Ok(Task::new(space, [put, sync]))
+    }
+
+    /// Whether the header that was last seen in a slot is the one that a snapshot's entry tells of.
+    /// A slot that does not exist disagrees.
+    pub fn agrees(&self, entry: &SnapshotEntry) -> bool {
+        let told = Record::of_snapshot(entry);
+        told == Record::UNKNOWN || self.records.get(entry.slot()) == Some(told)
     }
 
     /// Names the write of a chunk into a slot, whose header page's first 4,032 bytes are `start`.

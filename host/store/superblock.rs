@@ -4,7 +4,7 @@
 //! durable in the older copy before the other is touched; the copy that counts is the valid one
 //! with the higher sequence.
 //!
-//! Called by open, by tasks that change it, and by `kvtide inspect`.
+//! Called by open, by tasks that change it, and by `kvtide inspect` and `kvtide check`.
 
 use super::format::{FormatError, PAGE_BYTES, Page, Superblock};
 

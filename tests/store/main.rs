@@ -8,3 +8,4 @@ mod promises;
 mod reclaim;
 mod refusals;
 mod rig;
+mod survey;

@@ -1,10 +1,13 @@
 //! Results as a table for people or as JSON for programs.
 //!
 //! `dry.rs` reports replays of metadata, `bytes.rs` those with real bytes; what both say of a trace
-//! is here.
+//! is here. `inspect.rs`, `check.rs` and `gc.rs` report what is under a root.
 
 pub(crate) mod bytes;
+pub(crate) mod check;
 pub(crate) mod dry;
+pub(crate) mod gc;
+pub(crate) mod inspect;
 mod text;
 
 use crate::error::CliError;

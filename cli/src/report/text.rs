@@ -61,6 +61,16 @@ pub(super) fn duration(time: Duration) -> String {
     }
 }
 
+/// Writes how long ago something was, in the largest unit that fits.
+pub(super) fn age(seconds: u64) -> String {
+    let units = [("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1)];
+    let fits = units.into_iter().find(|(_, unit_seconds)| seconds >= *unit_seconds);
+    let (unit, unit_seconds) = fits.unwrap_or(("second", 1));
+    let count = seconds / unit_seconds;
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {unit}{plural}", grouped(count))
+}
+
 /// Writes three digits or more.
 fn short(value: f64, unit: &str) -> String {
     let decimals = match value {
@@ -73,7 +83,7 @@ fn short(value: f64, unit: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{columns, duration, grouped, headings};
+    use super::{age, columns, duration, grouped, headings};
     use std::time::Duration;
 
     #[test]
@@ -89,6 +99,22 @@ mod tests {
         let printed = [0, 999, 1_000, 99_960, 1_234_567, 45_600_000, 3_600_000_000_000]
             .map(|nanoseconds| duration(Duration::from_nanos(nanoseconds)));
         let expected = ["0 ns", "999 ns", "1.00 us", "100 us", "1.23 ms", "45.6 ms", "3600 s"];
+        assert_eq!(printed, expected);
+    }
+
+    #[test]
+    fn ages_are_in_the_largest_unit_that_fits() {
+        let printed = [0, 1, 59, 60, 7_199, 86_399, 86_400, 172_800_000].map(age);
+        let expected = [
+            "0 seconds",
+            "1 second",
+            "59 seconds",
+            "1 minute",
+            "1 hour",
+            "23 hours",
+            "1 day",
+            "2,000 days",
+        ];
         assert_eq!(printed, expected);
     }
 
