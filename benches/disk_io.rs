@@ -83,7 +83,10 @@ impl Setup {
         depth: u32,
         block: u64,
     ) -> Outcome<Self> {
-        let mut disk = open_disk(&DiskOptions { backend, depth, ..DiskOptions::default() })?;
+        // The depth is to be the only bound.
+        let depth_bytes = ByteCount::new(u64::MAX);
+        let options = DiskOptions { backend, depth, depth_bytes, ..DiskOptions::default() };
+        let mut disk = open_disk(&options)?;
         let opened = disk.open(path, OpenMode::Create)?;
         if let Some(buffered) = opened.buffered {
             return Err(format!("the figures would be those of memory: {}", buffered.why).into());

@@ -68,8 +68,8 @@ mod waiting;
 pub use error::{FileCall, FileError, IoFault};
 pub use memory::{IoBuffer, IoMemory, SlotPages, SlotWatch};
 pub use open::{
-    DEFAULT_DISK_DEPTH, DEFAULT_IO_TIMEOUT, DISK_DEPTH_MAX, DiskBackend, DiskError, DiskOptions,
-    IO_TIMEOUT_MAX, open_disk,
+    DEFAULT_DISK_DEPTH, DEFAULT_DISK_DEPTH_BYTES, DEFAULT_IO_TIMEOUT, DISK_DEPTH_MAX, DiskBackend,
+    DiskError, DiskOptions, IO_TIMEOUT_MAX, open_disk,
 };
 
 /// Offsets, lengths and memory of every operation are multiples of this, in bytes.
@@ -329,7 +329,8 @@ pub trait Disk: Files + Debug + Send {
     /// Returns how many operations are best under way at a time.
     fn depth(&self) -> u32;
 
-    /// Takes operations in and starts them; those over [`depth`](Disk::depth) wait inside. Reads
+    /// Takes operations in and starts them; those over [`depth`](Disk::depth), or over the bytes
+    /// that a disk bounds, wait inside. Reads
     /// and syncs begin before writes that wait, which get every sixteenth place all the same. Every
     /// outcome, refusals included, comes by [`poll`](Disk::poll).
     fn submit(&mut self, operations: Vec<IoOperation>);

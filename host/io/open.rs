@@ -15,8 +15,14 @@ use std::io;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Operations under way at a time unless asked otherwise.
-pub const DEFAULT_DISK_DEPTH: u32 = 8;
+/// Operations under way at a time unless asked otherwise: what reads of single pages need, as a
+/// scan of headers makes them. Those of slots fill the drive at 8 and fewer, and are bounded by
+/// their bytes besides (docs/measurements.md, "Disks").
+pub const DEFAULT_DISK_DEPTH: u32 = 64;
+
+/// Bytes under way unless asked otherwise: 16 slots of 2 MiB. More gain nothing
+/// (docs/measurements.md, "Disks"), and keep a read waiting behind them on the drive.
+pub const DEFAULT_DISK_DEPTH_BYTES: ByteCount = ByteCount::new(32 << 20);
 
 /// Most operations under way at a time.
 pub const DISK_DEPTH_MAX: u32 = 1024;
@@ -28,7 +34,7 @@ pub const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(10);
 pub const IO_TIMEOUT_MAX: Duration = Duration::from_hours(1);
 
 /// Threads of the back end without `io_uring`, however deep the disk.
-const PSYNC_THREAD_COUNT_MAX: u32 = 64;
+const PSYNC_THREAD_COUNT_MAX: u32 = 16;
 
 /// Who moves the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +58,8 @@ pub struct DiskOptions {
     pub io_timeout: Duration,
     /// Operations under way at a time, from 1 to [`DISK_DEPTH_MAX`].
     pub depth: u32,
+    /// Bytes under way at which no further operation begins, however few operations they are.
+    pub depth_bytes: ByteCount,
 }
 
 impl Default for DiskOptions {
@@ -60,6 +68,7 @@ impl Default for DiskOptions {
             backend: DiskBackend::Auto,
             io_timeout: DEFAULT_IO_TIMEOUT,
             depth: DEFAULT_DISK_DEPTH,
+            depth_bytes: DEFAULT_DISK_DEPTH_BYTES,
         }
     }
 }
@@ -74,6 +83,9 @@ pub enum DiskError {
         /// The depth asked for.
         depth: u32,
     },
+    /// No bytes under way.
+    #[error("a disk depth of 0 bytes, at which no operation ever begins")]
+    DepthBytes,
     /// No time for an operation, or too much.
     #[error("an io_timeout of {io_timeout:?}; it must be above 0 and at most {IO_TIMEOUT_MAX:?}")]
     IoTimeout {
@@ -118,9 +130,12 @@ pub enum DiskError {
 ///
 /// [`DiskError`].
 pub fn open_disk(options: &DiskOptions) -> Result<Box<dyn Disk>, DiskError> {
-    let &DiskOptions { backend, io_timeout, depth } = options;
+    let &DiskOptions { backend, io_timeout, depth, depth_bytes } = options;
     if !(1..=DISK_DEPTH_MAX).contains(&depth) {
         return Err(DiskError::Depth { depth });
+    }
+    if depth_bytes.get() == 0 {
+        return Err(DiskError::DepthBytes);
     }
     if io_timeout.is_zero() || io_timeout > IO_TIMEOUT_MAX {
         return Err(DiskError::IoTimeout { io_timeout });
@@ -128,7 +143,7 @@ pub fn open_disk(options: &DiskOptions) -> Result<Box<dyn Disk>, DiskError> {
     let refusal = match backend {
         DiskBackend::Psync => None,
         DiskBackend::Auto | DiskBackend::Uring => match Uring::new(depth, io_timeout) {
-            Ok(uring) => return Ok(Box::new(RealDisk::new(uring, io_timeout))),
+            Ok(uring) => return Ok(Box::new(RealDisk::new(uring, io_timeout, depth_bytes))),
             Err(error) => Some(refusal(&error)),
         },
     };
@@ -143,7 +158,7 @@ pub fn open_disk(options: &DiskOptions) -> Result<Box<dyn Disk>, DiskError> {
     });
     let psync = Psync::new(depth.min(PSYNC_THREAD_COUNT_MAX), io_timeout, downgrade)
         .map_err(|error| DiskError::Threads { reason: error.to_string() })?;
-    Ok(Box::new(RealDisk::new(psync, io_timeout)))
+    Ok(Box::new(RealDisk::new(psync, io_timeout, depth_bytes)))
 }
 
 /// Says why `io_uring` is refused, and by whom where that can be told.

@@ -10,7 +10,7 @@
 #![expect(unsafe_code, reason = "reads and writes memory that hardware or others use besides")]
 
 use super::files::OpenFile;
-use super::real::Engine;
+use super::real::{Engine, Load};
 use super::transfer::{Answer, Call, Transfer, Work};
 use super::{DiskWaker, IoFault, IoFinished};
 use crate::capability::Downgrade;
@@ -31,6 +31,7 @@ const TRANSFERS_PER_THREAD: u32 = 2;
 #[derive(Debug)]
 struct Running {
     tag: u64,
+    bytes: u64,
     started: Instant,
     /// It was reported without its memory.
     is_given_up: bool,
@@ -148,13 +149,18 @@ impl Engine for Psync {
         self.thread_count
     }
 
-    fn room(&self) -> u32 {
+    fn load(&self) -> Load {
         let state = self.shared.state();
-        let lost = state.given_up_count();
-        let taken = state.queue.len() + state.running_count() - lost + self.started.len();
-        let working = self.threads.len().saturating_sub(lost);
-        let places = working.saturating_mul(TRANSFERS_PER_THREAD as usize);
-        u32::try_from(places.saturating_sub(taken)).unwrap_or(u32::MAX)
+        let queued = self.started.iter().chain(&state.queue);
+        let running = state.running.iter().flatten().filter(|running| !running.is_given_up);
+        let taken = queued.clone().count() + running.clone().count();
+        let working = self.threads.len() - state.given_up_count();
+        let places = working * TRANSFERS_PER_THREAD as usize;
+        Load {
+            free_places: u32::try_from(places.saturating_sub(taken)).unwrap_or(u32::MAX),
+            bytes_under_way: queued.map(Transfer::length).sum::<u64>()
+                + running.map(|running| running.bytes).sum::<u64>(),
+        }
     }
 
     fn start(&mut self, transfer: Transfer, _now: Instant) {
@@ -247,8 +253,12 @@ fn work(shared: &Shared, index: usize) {
             state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         let Some(mut transfer) = state.queue.pop_front() else { return };
-        let (tag, started) = (transfer.tag(), Instant::now());
-        state.running[index] = Some(Running { tag, started, is_given_up: false });
+        state.running[index] = Some(Running {
+            tag: transfer.tag(),
+            bytes: transfer.length(),
+            started: Instant::now(),
+            is_given_up: false,
+        });
         drop(state);
         let outcome = run(&mut transfer);
         state = shared.state();

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! An engine has a number of places; an operation takes one from its start to its report, or to its
-//! end where the kernel does not let go of it. An operation that waits for a place is given up only
+//! end where the kernel does not let go of it. Large operations leave places free: so many bytes
+//! under way are enough for any drive, where small ones need many places. An operation that waits for a place is given up only
 //! when every place is lost in that way, and it has waited for `io_timeout`: so a slow drive works
 //! off its queue, and a dead one ends every operation.
 //!
@@ -30,6 +31,15 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// What an engine has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Load {
+    /// Transfers that may be started now.
+    pub(super) free_places: u32,
+    /// Bytes of the transfers that are started, and neither ended nor given up.
+    pub(super) bytes_under_way: u64,
+}
 
 /// What moves the bytes.
 ///
@@ -55,8 +65,8 @@ pub(super) trait Engine: Debug + Send {
     /// Returns how many operations are best under way at a time.
     fn depth(&self) -> u32;
 
-    /// Returns how many transfers may be started now.
-    fn room(&self) -> u32;
+    /// Returns what is to be done, and what room there is for more.
+    fn load(&self) -> Load;
 
     /// Takes a transfer for the next [`flush`](Engine::flush). There must be room.
     fn start(&mut self, transfer: Transfer, now: Instant);
@@ -93,30 +103,35 @@ pub(super) struct RealDisk<E: Engine> {
     ready: Vec<IoFinished>,
     engine: E,
     io_timeout: Duration,
+    /// Bytes under way at which nothing more begins.
+    depth_bytes: u64,
     is_shut: bool,
 }
 
 impl<E: Engine> RealDisk<E> {
     /// Makes a disk without files.
-    pub(super) fn new(engine: E, io_timeout: Duration) -> Self {
+    pub(super) fn new(engine: E, io_timeout: Duration, depth_bytes: ByteCount) -> Self {
         Self {
             files: RealFiles::default(),
             waiting: Waiting::default(),
             ready: Vec::new(),
             engine,
             io_timeout,
+            depth_bytes: depth_bytes.get(),
             is_shut: false,
         }
     }
 
     /// Starts what has room.
     fn begin(&mut self, now: Instant) {
-        let mut room = self.engine.room();
-        while room > 0
+        let mut load = self.engine.load();
+        while load.free_places > 0
+            && load.bytes_under_way < self.depth_bytes
             && let Some(transfer) = self.waiting.pop()
         {
+            load.free_places -= 1;
+            load.bytes_under_way += transfer.length();
             self.engine.start(transfer, now);
-            room -= 1;
         }
         self.engine.flush();
     }
@@ -174,6 +189,11 @@ impl<E: Engine> RealDisk<E> {
         let id = file.id();
         self.files.add(file);
         id
+    }
+
+    /// Returns the engine.
+    pub(super) fn engine(&self) -> &E {
+        &self.engine
     }
 }
 

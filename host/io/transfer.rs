@@ -162,7 +162,8 @@ impl Transfer {
         IoFinished { tag: self.tag, outcome, memory: self.memory }
     }
 
-    fn length(&self) -> u64 {
+    /// Returns the bytes to be moved in all.
+    pub(super) fn length(&self) -> u64 {
         self.memory.as_ref().map_or(0, |memory| memory.length().get())
     }
 

@@ -214,7 +214,7 @@ fn a_file_system_that_turned_read_only_is_told() {
 /// What hangs in the kernel and cannot be called back: writes to a frozen file system.
 fn hang<E: Engine>(engine: E, backend: DiskBackend) {
     let stage = Mounted::ext4(backend, 16 * MIB, 512);
-    let mut disk = RealDisk::new(engine, SHORT);
+    let mut disk = RealDisk::new(engine, SHORT, ByteCount::new(MIB));
     let path = stage.directory().join("file");
     let file = disk.open(&path, OpenMode::Create).expect("made").file;
     disk.allocate(file, ByteCount::new(MIB)).expect("there is room");
@@ -283,7 +283,7 @@ fn an_operation_that_can_be_called_back_is_and_gives_its_memory() {
     mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR).expect("a pipe is made");
     // Open for both, so that a read neither ends nor fails: it waits for bytes that never come.
     let pipe = OpenOptions::new().read(true).write(true).open(&path).expect("it opens");
-    let mut disk = RealDisk::new(Uring::new(2, SHORT).expect("a ring"), SHORT);
+    let mut disk = RealDisk::new(Uring::new(2, SHORT).expect("a ring"), SHORT, ByteCount::new(MIB));
     let pipe = disk.adopt(pipe);
     let file = disk.open(&folder.path().join("file"), OpenMode::Create).expect("made").file;
     disk.submit(vec![read(pipe, 0), read(pipe, 1), write(file, 2, page_of(1))]);
@@ -467,6 +467,9 @@ fn options_without_sense_are_refused_by_name() {
         let refused = open_disk(&DiskOptions { depth, ..DiskOptions::default() });
         assert_eq!(refused.err(), Some(DiskError::Depth { depth }));
     }
+    let depth_bytes = ByteCount::new(0);
+    let refused = open_disk(&DiskOptions { depth_bytes, ..DiskOptions::default() });
+    assert_eq!(refused.err(), Some(DiskError::DepthBytes));
     for io_timeout in [Duration::ZERO, Duration::MAX] {
         let refused = open_disk(&DiskOptions { io_timeout, ..DiskOptions::default() });
         assert_eq!(refused.err(), Some(DiskError::IoTimeout { io_timeout }));

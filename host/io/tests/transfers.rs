@@ -1,10 +1,16 @@
 //! What answers of the kernel mean, who begins next, and what the system's tables say.
 
+use crate::capability::Downgrade;
 use crate::io::direct::DirectNeeds;
-use crate::io::files::{RealFiles, lock_owner};
+use crate::io::files::{OpenFile, RealFiles, lock_owner};
+use crate::io::real::{Engine, Load, RealDisk};
 use crate::io::transfer::{Answer, Transfer, Work};
 use crate::io::waiting::Waiting;
-use crate::io::{FileId, IoBuffer, IoFault, IoMemory, IoOperation, IoWork};
+use crate::io::{
+    Disk, DiskWaker, FileId, IoBuffer, IoFault, IoFinished, IoMemory, IoOperation, IoWork,
+};
+use crate::mem::Slab;
+use crate::units::ByteCount;
 use nix::errno::Errno;
 use proptest::prelude::*;
 use std::fs::File;
@@ -140,6 +146,100 @@ fn only_what_waits_too_long_is_given_up() {
     assert_eq!(old, [1, 2]);
     assert_eq!(waiting.pop().map(|transfer| transfer.tag()), Some(3));
     assert_eq!(waiting.oldest(), None);
+}
+
+/// An engine that keeps what it is given, for ever.
+#[derive(Debug, Default)]
+struct Keeper {
+    kept: Vec<Transfer>,
+    is_stuck: bool,
+}
+
+impl Engine for Keeper {
+    fn name(&self) -> &'static str {
+        "keeper"
+    }
+
+    fn downgrades(&self) -> Vec<Downgrade> {
+        Vec::new()
+    }
+
+    fn register(&mut self, _slabs: &[Arc<Slab>]) {}
+
+    fn opened(&mut self, _file: &mut OpenFile) {}
+
+    fn closed(&mut self, _file: Arc<OpenFile>) {}
+
+    fn depth(&self) -> u32 {
+        20
+    }
+
+    fn load(&self) -> Load {
+        Load {
+            free_places: self.depth() - self.under_way(),
+            bytes_under_way: self.kept.iter().map(Transfer::length).sum(),
+        }
+    }
+
+    fn start(&mut self, transfer: Transfer, _now: Instant) {
+        self.kept.push(transfer);
+    }
+
+    fn flush(&mut self) {}
+
+    fn reap(&mut self, _now: Instant, _ready: &mut Vec<IoFinished>) {}
+
+    fn is_stuck(&self) -> bool {
+        self.is_stuck
+    }
+
+    fn wait(&mut self, _timeout: Duration) {}
+
+    fn waker(&self) -> Arc<dyn DiskWaker> {
+        panic!("nobody waits for it")
+    }
+
+    fn under_way(&self) -> u32 {
+        u32::try_from(self.kept.len()).expect("a few")
+    }
+
+    fn stop(&mut self) -> u32 {
+        0
+    }
+}
+
+/// Returns how many of 100 reads of `pages` pages begin, and what comes back in vain.
+fn begun(keeper: Keeper, pages: usize, depth_pages: u64) -> (u32, usize) {
+    let depth_bytes = ByteCount::new(depth_pages * 4096);
+    let mut disk = RealDisk::new(keeper, Duration::from_nanos(1), depth_bytes);
+    let handle = File::open("/dev/null").expect("it always exists");
+    let file = disk.adopt(handle);
+    let reads = (0..100).map(|tag| {
+        let memory = IoMemory::Buffer(IoBuffer::zeroed(pages));
+        IoOperation { tag, file, work: IoWork::Read { offset: 0, memory } }
+    });
+    disk.submit(reads.collect());
+    let mut reports = Vec::new();
+    for _ in 0..1000 {
+        disk.poll(&mut reports);
+    }
+    assert!(reports.iter().all(|report| report.outcome == Err(IoFault::TimedOut)));
+    let under_way = disk.engine().under_way();
+    (under_way, reports.len())
+}
+
+#[test]
+fn small_operations_are_bounded_by_their_number_and_large_ones_by_their_bytes() {
+    assert_eq!(begun(Keeper::default(), 1, 32), (20, 0));
+    assert_eq!(begun(Keeper::default(), 4, 32), (8, 0));
+    assert_eq!(begun(Keeper::default(), 5, 32), (7, 0), "the last may begin below the bound");
+    assert_eq!(begun(Keeper::default(), 40, 32), (1, 0), "one always may");
+}
+
+#[test]
+fn what_waits_is_given_up_only_when_no_place_ever_comes_free() {
+    let stuck = Keeper { is_stuck: true, ..Keeper::default() };
+    assert_eq!(begun(stuck, 1, 32), (20, 80));
 }
 
 #[test]

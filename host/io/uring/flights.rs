@@ -46,6 +46,8 @@ pub(super) enum Overdue {
 pub(super) struct Flights {
     places: Vec<Option<Flight>>,
     free: Vec<u32>,
+    /// Bytes of all flights that are not abandoned.
+    bytes: u64,
     /// The next flight's number.
     number: u32,
     io_timeout: Duration,
@@ -61,6 +63,7 @@ impl Flights {
         Self {
             places: (0..depth).map(|_| None).collect(),
             free: (0..depth).rev().collect(),
+            bytes: 0,
             number: 0,
             io_timeout,
             grace,
@@ -83,6 +86,11 @@ impl Flights {
         self.depth() - self.room()
     }
 
+    /// Returns the bytes of the flights that are not abandoned.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Gives a transfer a place, and returns its flight.
     ///
     /// # Panics
@@ -92,6 +100,7 @@ impl Flights {
         let place = self.free.pop().expect("there is room");
         let mark = u64::from(self.number) << 32 | u64::from(place);
         self.number = self.number.wrapping_add(1);
+        self.bytes += transfer.length();
         let flight = Flight { transfer, started: now, stage: Stage::InTime, mark };
         self.places[place as usize].insert(flight)
     }
@@ -104,7 +113,10 @@ impl Flights {
 
     /// Takes the flight of a mark, and frees its place.
     pub(super) fn end(&mut self, mark: u64) -> Option<Flight> {
-        self.find(mark)?;
+        let flight = self.find(mark)?;
+        let is_counted = flight.stage != Stage::Abandoned;
+        let bytes = if is_counted { flight.transfer.length() } else { 0 };
+        self.bytes -= bytes;
         self.free.push(u32::try_from(place(mark)).expect("the low half of a mark"));
         self.places[place(mark)].take()
     }
@@ -131,6 +143,7 @@ impl Flights {
                 }
                 Stage::Cancelled(_) | Stage::Abandoned => {
                     act(Overdue::Abandon(flight.transfer.tag()));
+                    self.bytes -= flight.transfer.length();
                     flight.stage = Stage::Abandoned;
                     continue;
                 }

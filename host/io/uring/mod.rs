@@ -27,7 +27,7 @@ use self::flights::{Flight, Flights, Overdue, Stage};
 use self::pieces::Pieces;
 use super::files::OpenFile;
 use super::open::memlock_limit;
-use super::real::Engine;
+use super::real::{Engine, Load};
 use super::transfer::{Answer, Transfer, Work};
 use super::{DiskWaker, IoFault, IoFinished};
 use crate::capability::Downgrade;
@@ -307,8 +307,9 @@ impl Engine for Uring {
         self.flights.depth()
     }
 
-    fn room(&self) -> u32 {
-        self.flights.room()
+    fn load(&self) -> Load {
+        let (free_places, bytes_under_way) = (self.flights.room(), self.flights.bytes());
+        Load { free_places, bytes_under_way }
     }
 
     fn start(&mut self, transfer: Transfer, now: Instant) {
