@@ -109,6 +109,6 @@ impl DiskConfig {
     /// Returns the settings of the disk itself.
     pub(in crate::pager) fn disk_options(&self) -> DiskOptions {
         let Self { backend, io_timeout, depth, .. } = *self;
-        DiskOptions { backend, io_timeout, depth }
+        DiskOptions { backend, io_timeout, depth, ..DiskOptions::default() }
     }
 }
