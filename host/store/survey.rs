@@ -146,8 +146,8 @@ impl Store {
     /// [`begin_run`](Store::begin_run). Nothing of it counts as known, whatever its snapshot says;
     /// [`close`](Store::close) or [`abandon`](Store::abandon) it.
     ///
-    /// No store comes with the survey where somebody has it all of `lock_wait`, and where [`Store::open`] would not
-    /// take it as it is. Nothing else may be under way on the disk.
+    /// No store comes with the survey where somebody has it all of `lock_wait`, and where
+    /// [`Store::open`] would not take it as it is. Nothing else may be under way on the disk.
     ///
     /// # Errors
     ///
