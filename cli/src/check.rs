@@ -9,12 +9,16 @@ use crate::error::CliError;
 use crate::replay::print;
 use crate::report;
 use crate::store_args::CheckArguments;
-use crate::stores::{LOCK_WAIT, Target, name};
+use crate::stores::{Target, name};
 use kvtide::io::Disk;
 use kvtide::key::Key;
 use kvtide::store::{Access, FoundStore, ScanReason, Standing, Store, StoreError, Survey};
 use kvtide::units::SlotIndex;
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a store in use is waited for: the process that has it may just have been killed.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// Instances of each kind of damage that are told one by one.
 const FIRST_COUNT: usize = 5;

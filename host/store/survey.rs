@@ -12,7 +12,7 @@
 
 use super::Entry;
 use super::as_found::AsFound;
-use super::directory::{FoundStore, RootLock, none_if_absent, path, wait_a_step};
+use super::directory::{FoundStore, RootLock, lock_tries, none_if_absent, path, wait_a_step};
 use super::error::{StoreError, StoreFile};
 use super::format::{SnapshotEntry, SnapshotHeader, Superblock, index_bytes};
 use super::snapshot::ScanReason;
@@ -146,8 +146,8 @@ impl Store {
     /// [`begin_run`](Store::begin_run). Nothing of it counts as known, whatever its snapshot says;
     /// [`close`](Store::close) or [`abandon`](Store::abandon) it.
     ///
-    /// No store comes with the survey where somebody has it, and where [`Store::open`] would not
-    /// take it as it is. Nothing else may be under way on the disk.
+    /// No store comes with the survey where somebody has it all of `lock_wait`, and where
+    /// [`Store::open`] would not take it as it is. Nothing else may be under way on the disk.
     ///
     /// # Errors
     ///
@@ -162,12 +162,7 @@ impl Store {
             Access::Read => OpenMode::ReadOnly,
             Access::Repair => OpenMode::Existing,
         };
-        let root = RootLock::take_existing(disk, found.root(), lock_wait)?;
-        let locked = open_locked(disk, &found.directory, mode);
-        if let Some(root) = root {
-            root.release(disk);
-        }
-        let (files, held_by) = locked?;
+        let (files, held_by) = claim(disk, found, mode, lock_wait)?;
         let surveyed = survey_files(disk, found, files, held_by);
         match surveyed {
             Ok((survey, Some(superblock))) if held_by.is_none() => {
@@ -180,6 +175,30 @@ impl Store {
                 Ok((refused?.0, None))
             }
         }
+    }
+}
+
+/// Opens a store's files and takes its lock, unless somebody has it all the time: a process that
+/// was killed has it until the kernel has ended its operations.
+fn claim(
+    disk: &mut dyn Disk,
+    found: &FoundStore,
+    mode: OpenMode,
+    lock_wait: Duration,
+) -> Result<(StoreFiles, Option<Holder>), StoreError> {
+    let mut left = lock_tries(lock_wait);
+    loop {
+        left -= 1;
+        let root = RootLock::take_existing(disk, found.root(), lock_wait)?;
+        let locked = open_locked(disk, &found.directory, mode);
+        if let Some(root) = root {
+            root.release(disk);
+        }
+        match locked {
+            Ok((files, Some(_))) if left > 0 => files.close(disk),
+            locked => return locked,
+        }
+        wait_a_step(disk);
     }
 }
 
