@@ -89,7 +89,7 @@ impl Core {
     pub fn stop_writes(&mut self, group: GroupIndex) {
         self.run_guarded(|core| {
             if let Some(at) = core.disk_group(group) {
-                core.groups[at].are_writes_stopped = true;
+                core.end_writes(at);
                 core.reads.may_begin = true;
                 core.launch();
             }
