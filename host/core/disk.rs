@@ -9,7 +9,7 @@
 //!
 //! Called by the pager under its lock.
 
-use super::action::{DiskCompletion, DiskHop};
+use super::action::{ChunkId, DiskCompletion, DiskHop};
 use super::chunk::{ChunkIndex, Presence};
 use super::slot::{SlotCounts, SlotState};
 use super::tier::Tier;
@@ -62,6 +62,13 @@ impl Core {
         let mark = SyncMark(self.sync_epoch);
         self.sync_epoch += 1;
         mark
+    }
+
+    /// Whether the chunk of a disk hop under way is still what its key stands for: not so once
+    /// everything was cleared. Ask before a write is given its place in the store's order of writes
+    /// and clears.
+    pub fn is_current(&self, chunk: ChunkId) -> bool {
+        !self.is_stale(chunk.0)
     }
 
     /// Takes in the success of a sync: what was written before its mark is durable.

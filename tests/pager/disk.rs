@@ -10,7 +10,7 @@ use kvtide::pager::{
     DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth, ProgressListener,
 };
 use kvtide::units::{ByteCount, GroupIndex};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -263,6 +263,50 @@ fn what_was_cleared_never_comes_back() {
     wait_for(&engine, |health| *health == DiskHealth::Serving);
     assert_eq!(hit_tokens(&engine, 5), ALL_TOKENS);
     assert_eq!(hit_tokens(&engine, 4), 0, "it was cleared");
+    assert!(close(engine));
+}
+
+#[test]
+fn what_still_waited_for_its_write_when_it_was_cleared_never_comes_back() {
+    let drive = SimDrive::new(11);
+    let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+    store_one(&engine, 5);
+    engine.pager.flush(PATIENT).expect("flushed");
+    drive.cut_power();
+    close(engine);
+    // The disk thread is kept busy where it tells of its scan, so that writes wait for it.
+    let (is_held, gate) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+    let (listener_held, listener_gate) = (Arc::clone(&is_held), Arc::clone(&gate));
+    let mut settings = settings(WritePolicy::Through);
+    settings.on_progress = Some(ProgressListener::new(move |group, progress| {
+        if group == GroupIndex::new(0) && progress.scanned == progress.slots {
+            listener_gate.store(true, Ordering::SeqCst);
+            while listener_held.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }));
+    let device = CpuConfig { out_pieces: 8, in_pieces: 8 };
+    let disk = Some((settings, drive.disk(7)));
+    let engine = Engine::open_with(60, device, PATIENT, disk).expect("opens");
+    let start = Instant::now();
+    while !gate.load(Ordering::SeqCst) {
+        assert!(start.elapsed() < PATIENT, "the scan does not come to its end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    store_one(&engine, 4);
+    assert_eq!(engine.pager.clear(Duration::ZERO), Err(DiskCommandError::TimedOut));
+    is_held.store(false, Ordering::SeqCst);
+    engine.pager.flush(PATIENT).expect("flushed");
+    store_one(&engine, 8);
+    engine.pager.flush(PATIENT).expect("flushed");
+    drive.cut_power();
+    close(engine);
+    let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+    wait_for(&engine, |health| *health == DiskHealth::Serving);
+    for conversation in [4, 5] {
+        assert_eq!(hit_tokens(&engine, conversation), 0, "{conversation} was cleared");
+    }
     assert!(close(engine));
 }
 
