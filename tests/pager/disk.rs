@@ -313,6 +313,20 @@ fn what_still_waited_for_its_write_when_it_was_cleared_never_comes_back() {
 }
 
 #[test]
+fn the_longest_sync_interval_is_no_panic() {
+    let drive = SimDrive::new(13);
+    let mut settings = settings(WritePolicy::Through);
+    settings.sync_interval = Duration::MAX;
+    let device = CpuConfig { out_pieces: 8, in_pieces: 8 };
+    let disk = Some((settings, drive.disk(7)));
+    let engine = Engine::open_with(60, device, PATIENT, disk).expect("opens");
+    let keys = store_one(&engine, 4);
+    engine.pager.flush(PATIENT).expect("a flush syncs all the same");
+    assert_eq!(engine.pager.point(keys[0][0]), Some(StorePoint::Durable));
+    assert!(close(engine));
+}
+
+#[test]
 fn closing_ends_with_more_reads_waiting_than_the_drive_ever_ends() {
     // No operation that hangs is reported before the end of the test.
     let options = SimOptions { io_timeout: Duration::from_hours(10 * 24), ..SimOptions::default() };
