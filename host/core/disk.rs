@@ -9,7 +9,7 @@
 //!
 //! Called by the pager under its lock.
 
-use super::action::{DiskCompletion, DiskHop, DiskRequest};
+use super::action::{ChunkId, DiskCompletion, DiskHop, DiskRequest};
 use super::chunk::{ChunkIndex, Presence};
 use super::slot::{SlotCounts, SlotState};
 use super::tier::Tier;
@@ -86,6 +86,13 @@ impl Core {
         mark
     }
 
+    /// Whether the chunk of a disk hop under way is still what its key stands for: not so once
+    /// everything was cleared. Ask before a write is given its place in the store's order of writes
+    /// and clears.
+    pub fn is_current(&self, chunk: ChunkId) -> bool {
+        !self.is_stale(chunk.0)
+    }
+
     /// Takes in the success of a sync: what was written before its mark is durable.
     pub fn synced(&mut self, mark: SyncMark) {
         self.durable_epoch = self.durable_epoch.max(mark.0);
@@ -111,7 +118,7 @@ impl Core {
     pub fn stop_writes(&mut self, group: GroupIndex) {
         self.run_guarded(|core| {
             if let Some(at) = core.disk_group(group) {
-                core.groups[at].are_writes_stopped = true;
+                core.end_writes(at);
                 core.reads.may_begin = true;
                 core.launch();
             }

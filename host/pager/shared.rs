@@ -11,8 +11,8 @@ use super::metrics::HopMeters;
 use super::ticket::TicketState;
 use crate::capability::Downgrade;
 use crate::core::{
-    Action, Completion, Core, DiskCompletion, DiskRequest, Failure, Hop, HopRequest, KEY_COUNT_MAX,
-    PlanId, Refused, Stage, TransferId,
+    Action, Completion, Core, DiskCompletion, DiskFailure, DiskRequest, Failure, Hop, HopRequest,
+    KEY_COUNT_MAX, PlanId, Refused, Stage, TransferId,
 };
 use crate::device::{ChunkBlocks, Device, DeviceError, EventHandle, Ready};
 use crate::fingerprint::Codec;
@@ -319,7 +319,21 @@ impl Shared {
             self.setup.device.wake();
         }
         if !disk.is_empty() {
-            self.disk_state().request(disk);
+            let unmade = self.disk_state().request(disk);
+            self.fail_disk(unmade);
+        }
+    }
+
+    /// Fails disk hops that nobody makes, because the disk thread has ended: no transfer waits for
+    /// it. Ends, because the core was told to give the disk up.
+    fn fail_disk(&self, mut requests: Vec<DiskRequest>) {
+        while !requests.is_empty() {
+            let mut effects = Effects::new();
+            let failed = |request: DiskRequest| request.ended(Err(DiskFailure::Drive));
+            let completions: Vec<_> = requests.drain(..).map(failed).collect();
+            self.complete_disk(&completions, &mut effects);
+            self.hand_over(effects.hops, Vec::new());
+            requests = effects.disk;
         }
     }
 

@@ -400,6 +400,23 @@ fn after_a_stop_nothing_is_written_and_reads_go_on() {
 }
 
 #[test]
+fn what_was_not_durable_when_writes_stopped_never_becomes_so() {
+    let mut bench = DiskBench::new(4, 8);
+    bench.store(None, &keys([1]));
+    let mark = bench.core.begin_sync();
+    bench.core.synced(mark);
+    bench.store(None, &keys([2]));
+    // The group's own sync failed; a later one, of other groups, succeeds.
+    bench.core.stop_writes(GROUP);
+    let later = bench.core.begin_sync();
+    bench.core.synced(later);
+    assert_eq!(bench.core.point(key(1)), Some(StorePoint::Durable));
+    assert_eq!(bench.core.point(key(2)), Some(StorePoint::Written));
+    bench.core.stop_disk(GROUP);
+    assert_ne!(bench.core.point(key(2)), Some(StorePoint::Durable));
+}
+
+#[test]
 fn a_lost_disk_is_read_no_more_and_given_up_in_steps() {
     const COUNT: u128 = 300;
     let mut bench = DiskBench::new(512, 512);

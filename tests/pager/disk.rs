@@ -3,14 +3,16 @@
 
 use crate::engine::{Engine, PATIENT, Worker, keys, scatter};
 use kvtide::core::{Failure, Stage, StorePoint, WritePolicy};
+use kvtide::device::Ready;
 use kvtide::device::cpu::CpuConfig;
 use kvtide::fingerprint::{ContentFingerprint, KeyMode, KvScales, RopeSettings};
-use kvtide::io::sim::{SimDrive, SimFault, SimKind, SimRule};
+use kvtide::io::sim::{SimDrive, SimFault, SimKind, SimOptions, SimRule};
 use kvtide::pager::{
-    DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth, ProgressListener,
+    DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth, LoadChunks, ProgressListener,
 };
 use kvtide::units::{ByteCount, GroupIndex};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -264,6 +266,104 @@ fn what_was_cleared_never_comes_back() {
     assert_eq!(hit_tokens(&engine, 5), ALL_TOKENS);
     assert_eq!(hit_tokens(&engine, 4), 0, "it was cleared");
     assert!(close(engine));
+}
+
+#[test]
+fn what_still_waited_for_its_write_when_it_was_cleared_never_comes_back() {
+    let drive = SimDrive::new(11);
+    let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+    store_one(&engine, 5);
+    engine.pager.flush(PATIENT).expect("flushed");
+    drive.cut_power();
+    close(engine);
+    // The disk thread is kept busy where it tells of its scan, so that writes wait for it.
+    let (is_held, gate) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+    let (listener_held, listener_gate) = (Arc::clone(&is_held), Arc::clone(&gate));
+    let mut settings = settings(WritePolicy::Through);
+    settings.on_progress = Some(ProgressListener::new(move |group, progress| {
+        if group == GroupIndex::new(0) && progress.scanned == progress.slots {
+            listener_gate.store(true, Ordering::SeqCst);
+            while listener_held.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }));
+    let device = CpuConfig { out_pieces: 8, in_pieces: 8 };
+    let disk = Some((settings, drive.disk(7)));
+    let engine = Engine::open_with(60, device, PATIENT, disk).expect("opens");
+    let start = Instant::now();
+    while !gate.load(Ordering::SeqCst) {
+        assert!(start.elapsed() < PATIENT, "the scan does not come to its end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    store_one(&engine, 4);
+    assert_eq!(engine.pager.clear(Duration::ZERO), Err(DiskCommandError::TimedOut));
+    is_held.store(false, Ordering::SeqCst);
+    engine.pager.flush(PATIENT).expect("flushed");
+    store_one(&engine, 8);
+    engine.pager.flush(PATIENT).expect("flushed");
+    drive.cut_power();
+    close(engine);
+    let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+    wait_for(&engine, |health| *health == DiskHealth::Serving);
+    for conversation in [4, 5] {
+        assert_eq!(hit_tokens(&engine, conversation), 0, "{conversation} was cleared");
+    }
+    assert!(close(engine));
+}
+
+#[test]
+fn the_longest_sync_interval_is_no_panic() {
+    let drive = SimDrive::new(13);
+    let mut settings = settings(WritePolicy::Through);
+    settings.sync_interval = Duration::MAX;
+    let device = CpuConfig { out_pieces: 8, in_pieces: 8 };
+    let disk = Some((settings, drive.disk(7)));
+    let engine = Engine::open_with(60, device, PATIENT, disk).expect("opens");
+    let keys = store_one(&engine, 4);
+    engine.pager.flush(PATIENT).expect("a flush syncs all the same");
+    assert_eq!(engine.pager.point(keys[0][0]), Some(StorePoint::Durable));
+    assert!(close(engine));
+}
+
+#[test]
+fn closing_ends_with_more_reads_waiting_than_the_drive_ever_ends() {
+    // No operation that hangs is reported before the end of the test.
+    let options = SimOptions { io_timeout: Duration::from_hours(10 * 24), ..SimOptions::default() };
+    let drive = SimDrive::with_options(12, options);
+    let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+    let keys = store_one(&engine, 4);
+    assert!(close(engine));
+    let mut settings = settings(WritePolicy::Through);
+    settings.io_timeout = Duration::from_millis(50);
+    settings.scrub_budget = ByteCount::new(0);
+    // Two reads at a time, of twelve.
+    settings.depth = 1;
+    let device = CpuConfig { out_pieces: 8, in_pieces: 8 };
+    let disk = Some((settings, drive.disk(7)));
+    let engine = Engine::open_changed(60, device, disk, |config| {
+        config.close_timeout = Duration::from_millis(50);
+    });
+    let engine = engine.expect("opens");
+    drive.inject(SimRule::new(SimFault::Hang).on(SimKind::Read).named("data"));
+    let lists: Vec<&[_]> = keys.iter().map(Vec::as_slice).collect();
+    let plan = engine.pager.lookup(&lists).expect("a plan is free");
+    assert_eq!(plan.tokens().get(), ALL_TOKENS);
+    let worker = Worker::new(&engine, 0);
+    let blocks: Vec<_> =
+        (0..keys[0].len()).flat_map(|chunk| worker.blocks_of(chunk).to_vec()).collect();
+    drop(worker);
+    let (group, ready) = (GroupIndex::new(0), Ready::Now);
+    let chunks = LoadChunks { group, keys: &keys[0], blocks: &blocks, ready, timeout: None };
+    let ticket = engine.pager.load(&plan, chunks).expect("a good request");
+    drop(plan);
+    let engine = Arc::into_inner(engine).expect("its workers are gone");
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || sender.send(engine.pager.close()));
+    let report = receiver.recv_timeout(PATIENT).expect("closing ends");
+    assert!(!report.is_drained && !report.is_disk_clean);
+    let report = ticket.wait_for(PATIENT).expect("a ticket ends");
+    assert_eq!(report.stages, vec![Stage::Failed(Failure::Disk); keys[0].len()]);
 }
 
 #[test]

@@ -69,6 +69,18 @@ impl Engine {
         device_timeout: Duration,
         disk: Option<(DiskConfig, SimDisk)>,
     ) -> Result<Arc<Self>, OpenError> {
+        Self::open_changed(host_chunks, config, disk, |config| {
+            config.device_timeout = device_timeout;
+        })
+    }
+
+    /// The same, with settings of the pager changed.
+    pub(crate) fn open_changed(
+        host_chunks: u64,
+        config: CpuConfig,
+        disk: Option<(DiskConfig, SimDisk)>,
+        change: impl FnOnce(&mut PagerConfig),
+    ) -> Result<Arc<Self>, OpenError> {
         let memory = DeviceMemory::allocate(ByteCount::new(8 << 20)).expect("8 MiB");
         let base = |number: u64| memory.address() + number * (1 << 20);
         let full = KeyValueCache {
@@ -98,8 +110,8 @@ impl Engine {
             .expect("the planes are disjoint");
         let device = CpuDevice::open(&layout, vec![Arc::clone(&memory)], config).expect("opens");
         let capacity = ByteCount::new(host_chunks * 3 * 8192);
-        let mut config =
-            PagerConfig { device_timeout, ..PagerConfig::new(layout.clone(), capacity) };
+        let mut config = PagerConfig::new(layout.clone(), capacity);
+        change(&mut config);
         let shared = Arc::clone(&device) as Arc<dyn Device>;
         let pager = match disk {
             Some((settings, disk)) => {

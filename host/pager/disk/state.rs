@@ -111,11 +111,18 @@ pub(in crate::pager) enum DiskCommand {
     Close,
 }
 
+/// What callers have asked for.
+#[derive(Debug, Default)]
+struct Inbox {
+    requests: Vec<DiskRequest>,
+    commands: Vec<DiskCommand>,
+}
+
 /// One disk tier's shared side.
 #[derive(Debug)]
 pub(in crate::pager) struct DiskState {
-    requests: Mutex<Vec<DiskRequest>>,
-    commands: Mutex<Vec<DiskCommand>>,
+    /// `None` once the disk thread has ended.
+    inbox: Mutex<Option<Inbox>>,
     waker: Arc<dyn DiskWaker>,
     /// By group.
     health: Mutex<Vec<DiskHealth>>,
@@ -125,8 +132,7 @@ pub(in crate::pager) struct DiskState {
 impl DiskState {
     pub(in crate::pager) fn new(waker: Arc<dyn DiskWaker>, health: Vec<DiskHealth>) -> Self {
         Self {
-            requests: Mutex::new(Vec::new()),
-            commands: Mutex::new(Vec::new()),
+            inbox: Mutex::new(Some(Inbox::default())),
             waker,
             health: Mutex::new(health),
             scrubbed: Mutex::new(ScrubTotals::default()),
@@ -144,25 +150,44 @@ impl DiskState {
         totals.rotten += u64::from(is_rotten);
     }
 
-    /// Hands requests to the disk thread.
-    pub(in crate::pager) fn request(&self, requests: impl IntoIterator<Item = DiskRequest>) {
-        lock(&self.requests).extend(requests);
+    /// Hands requests to the disk thread. Returns them when that has ended: nobody makes them.
+    #[must_use]
+    pub(in crate::pager) fn request(&self, requests: Vec<DiskRequest>) -> Vec<DiskRequest> {
+        match &mut *lock(&self.inbox) {
+            Some(inbox) => inbox.requests.extend(requests),
+            None => return requests,
+        }
         self.waker.wake();
+        Vec::new()
     }
 
     /// Moves the requests that came in to the end of `into`.
     pub(super) fn take_requests(&self, into: &mut Vec<DiskRequest>) {
-        into.append(&mut lock(&self.requests));
+        if let Some(inbox) = &mut *lock(&self.inbox) {
+            into.append(&mut inbox.requests);
+        }
     }
 
-    /// Asks something of the disk thread.
+    /// Asks something of the disk thread. Once that has ended, whoever waits is told by the end of
+    /// the command's channel.
     pub(in crate::pager) fn command(&self, command: DiskCommand) {
-        lock(&self.commands).push(command);
+        if let Some(inbox) = &mut *lock(&self.inbox) {
+            inbox.commands.push(command);
+        }
         self.waker.wake();
     }
 
     pub(super) fn take_commands(&self) -> Vec<DiskCommand> {
-        std::mem::take(&mut lock(&self.commands))
+        lock(&self.inbox)
+            .as_mut()
+            .map(|inbox| std::mem::take(&mut inbox.commands))
+            .unwrap_or_default()
+    }
+
+    /// Takes nothing in any more, and returns the requests that nobody has begun.
+    pub(super) fn end(&self) -> Vec<DiskRequest> {
+        let inbox = lock(&self.inbox).take();
+        inbox.map(|inbox| inbox.requests).unwrap_or_default()
     }
 
     /// Returns how the group that is worst off is; several that recover are added up.

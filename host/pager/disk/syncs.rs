@@ -9,6 +9,9 @@ use crate::core::SyncMark;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+/// The longest interval: as good as none.
+const INTERVAL_MAX: Duration = Duration::from_hours(24 * 365);
+
 /// A sync under way, in all groups that have something to sync.
 #[derive(Clone, Copy, Debug)]
 struct Running {
@@ -28,6 +31,8 @@ pub(super) struct Syncs {
 
 impl Syncs {
     pub(super) fn new(interval: Duration) -> Self {
+        // Beyond that the clock may have no point in time.
+        let interval = interval.min(INTERVAL_MAX);
         Self { interval, due: Instant::now() + interval, running: None, flushes: Vec::new() }
     }
 

@@ -97,13 +97,25 @@ impl DiskThread {
     /// Runs until the pager closes. A panic poisons the pager, so that no ticket waits for a
     /// thread that is gone.
     pub(in crate::pager) fn run(mut self) -> bool {
-        match catch_unwind(AssertUnwindSafe(|| self.serve())) {
-            Ok(()) => self.end(),
+        let shared = Arc::clone(&self.shared);
+        let ended = match catch_unwind(AssertUnwindSafe(|| self.serve())) {
+            Ok(()) => catch_unwind(AssertUnwindSafe(move || self.end())),
+            // What it holds is dropped after those that wait were told, which may take time.
             Err(panic) => {
-                self.shared.poison();
-                resume_unwind(panic);
+                Self::break_off(&shared);
+                Err(panic)
             }
-        }
+        };
+        ended.unwrap_or_else(|panic| {
+            Self::break_off(&shared);
+            resume_unwind(panic)
+        })
+    }
+
+    /// Poisons the pager, and lets go of whoever asked for something.
+    fn break_off(shared: &Shared) {
+        shared.poison();
+        drop(shared.disk_state().end());
     }
 
     fn serve(&mut self) {
@@ -145,12 +157,16 @@ impl DiskThread {
     /// Whether the thread is to end: nothing is under way any more, or no longer waited for.
     fn is_over(&self) -> bool {
         let Some(close_by) = self.close_by else { return false };
-        let is_quiet = self.flights.is_empty()
+        self.is_quiet() || Instant::now() >= close_by
+    }
+
+    /// Whether nothing is under way.
+    fn is_quiet(&self) -> bool {
+        self.flights.is_empty()
             && self.requests.is_empty()
             && self.tasks.is_empty()
             && !self.scrubber.is_reading()
-            && self.groups.iter().all(GroupStore::is_quiet);
-        is_quiet || Instant::now() >= close_by
+            && self.groups.iter().all(GroupStore::is_quiet)
     }
 
     /// Takes the reports of the disk to those whose operations they end.
@@ -237,17 +253,21 @@ impl DiskThread {
     /// Closes the stores with their snapshots, and the disk. Returns whether nothing was left
     /// behind.
     fn end(mut self) -> bool {
-        for flight in std::mem::take(&mut self.flights) {
-            // Its memory stays with the disk.
-            self.completions.push(flight.1.request.ended(Err(DiskFailure::Stuck)));
-        }
-        self.report();
-        let mut is_clean = true;
-        for (at, group) in self.groups.into_iter().enumerate() {
-            let index = group_index(at);
-            let found = self
-                .shared
-                .collect(&mut self.effects, |core| core.disk_entries(index).collect::<Vec<_>>());
+        let is_quiet = self.is_quiet();
+        let indices = (0..self.groups.len()).map(group_index);
+        let found: Vec<Vec<_>> = indices
+            .map(|group| {
+                self.shared.collect(&mut self.effects, |core| core.disk_entries(group).collect())
+            })
+            .collect();
+        self.give_up();
+        let mut is_clean = is_quiet;
+        for (group, found) in self.groups.into_iter().zip(found) {
+            // Closing wants the disk for itself.
+            if !is_quiet {
+                group.store.abandon(&mut *self.disk);
+                continue;
+            }
             match group.close(&mut *self.disk, &found) {
                 Ok(report) => is_clean &= report.is_clean,
                 Err(error) => {
@@ -262,6 +282,32 @@ impl DiskThread {
             tracing::error!(leaked, "the kernel still holds disk operations: their memory is kept");
         }
         is_clean && report.leaked_operations == 0
+    }
+}
+
+impl DiskThread {
+    /// Fails what is under way and what was asked for, and has the core ask for no more: no
+    /// transfer waits for a thread that has ended.
+    fn give_up(&mut self) {
+        for at in 0..self.groups.len() {
+            let group = group_index(at);
+            self.shared.collect(&mut self.effects, |core| core.stop_disk(group));
+        }
+        // The memory of those under way stays with the disk, which may still touch it.
+        let flights = std::mem::take(&mut self.flights).into_values();
+        let given_up = |flight: Flight| flight.request.ended(Err(DiskFailure::Stuck));
+        self.completions.extend(flights.map(given_up));
+        let mut unmade = self.shared.disk_state().end();
+        loop {
+            unmade.append(&mut self.requests);
+            let failed = |request: DiskRequest| request.ended(Err(DiskFailure::Drive));
+            self.completions.extend(unmade.drain(..).map(failed));
+            // Also what the disk was given up with, above.
+            self.report();
+            if self.requests.is_empty() {
+                return;
+            }
+        }
     }
 }
 

@@ -85,7 +85,17 @@ impl DiskThread {
     }
 
     /// Stamps a slot's header page for its write; `None` when it failed at once.
+    ///
+    /// What was cleared since the core asked for it is not written: its stamp would be newer than
+    /// the clear, and a later scan would bring it back. A clear that comes after this look is one
+    /// that the store has not been told of, so the stamp is older than that.
     fn write(&mut self, number: u32, request: DiskRequest) -> Option<IoOperation> {
+        let is_current =
+            self.shared.collect(&mut self.effects, |core| core.is_current(request.chunk));
+        if !is_current {
+            self.end_flight(number, Err(DiskFailure::Drive));
+            return None;
+        }
         let group = &mut self.groups[usize::from(request.group.get())];
         let slot = self.shared.whole_slot(request.group, request.slot);
         match group.stamp(request.disk_slot, &slot) {

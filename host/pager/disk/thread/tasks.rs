@@ -1,6 +1,7 @@
 //! Tasks of the stores among the slot writes and reads: beginning a run, syncs, clears.
 
 use super::{DiskThread, FIRST_TASK_SPACE, SCAN_SPACE};
+use crate::core::Core;
 use crate::pager::disk::DiskCommandError;
 use crate::pager::disk::group::GroupStore;
 use crate::store::{StoreError, TagSpace, Task};
@@ -88,7 +89,7 @@ impl DiskThread {
         if unsynced.is_empty() {
             return self.syncs.skip(now);
         }
-        let mark = self.shared.collect(&mut self.effects, crate::core::Core::begin_sync);
+        let mark = self.shared.collect(&mut self.effects, Core::begin_sync);
         self.syncs.begin(now, mark, unsynced.len());
         for group in unsynced {
             let space = self.take_space();
@@ -107,6 +108,9 @@ impl DiskThread {
             let task = self.groups[group].store.clear(space);
             self.tasks.push(RunningTask { group, purpose: Purpose::Clear(number), task });
         }
+        // Once more: until the stores were told, a scan may have brought back what the caller's
+        // clear of the core had dropped.
+        self.shared.collect(&mut self.effects, Core::clear);
         self.clearings.push(Clearing { number, left, result: Ok(()), answer });
     }
 
