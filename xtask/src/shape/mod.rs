@@ -3,7 +3,7 @@
 //! The rules hold for every target, and each run proves that they can fail: the same kernels with
 //! loads that the assembler may move, without launch bounds, and with a store after each load must
 //! be refused. Counts, and the roofline that follows from them, are compared with the tables in
-//! `docs/kernels.md`. Called by people and by `.ci/run`.
+//! `docs/kernels.md` and `docs/roofline.md`. Called by people and by `.ci/run`.
 
 mod assembler;
 mod listing;
@@ -31,13 +31,14 @@ pub(crate) fn run(root: &Path, write: bool) -> Result<String, String> {
     let measured = check_kernels(&assembler, ptx, &work)?;
     let refused = prove_rules(&assembler, ptx, &work)?;
     let roofline = roofline::render(&version, &assembler.assemble(ptx, roofline::TARGET, &work)?)?;
-    let tables = [(table::COUNTS, table::render(&version, &measured)), (table::ROOFLINE, roofline)];
-    let compared = compare_tables(root, &version, &tables, write)?;
+    let counts = compare(root, &version, table::COUNTS, &table::render(&version, &measured), write)?;
+    let roofline = compare(root, &version, table::ROOFLINE, &roofline, write)?;
     Ok(format!(
         "by ptxas {version} for {}:\n\
          - no spill, no stack, at most 64 registers, loads in flight as the rules ask\n\
          - the rules can fail; refused: {refused}\n\
-         - {compared}",
+         - {counts}\n\
+         - {roofline}",
         TARGETS.join(", ")
     ))
 }
@@ -103,56 +104,48 @@ fn check_targets(assembler: &Assembler, ptx: &str, work: &Path) -> Result<Vec<Ou
     TARGETS.into_iter().map(check).collect()
 }
 
-/// Compares the tables in the document, or writes them; returns which it was.
-fn compare_tables(
+/// Compares tables with those in their document, or writes them; returns which it was.
+fn compare(
     root: &Path,
     version: &str,
-    tables: &[(table::Place, String)],
+    place: table::Place,
+    tables: &str,
     write: bool,
 ) -> Result<String, String> {
-    let file = root.join("docs/kernels.md");
+    let (name, file) = (place.document, root.join(place.document));
     let file_error = |error: std::io::Error| format!("{}: {error}", file.display());
     let document = std::fs::read_to_string(&file).map_err(file_error)?;
-    let mut replaced = document.clone();
-    for (place, text) in tables {
-        replaced = place.fill(&replaced, text)?;
-    }
+    let replaced = place.fill(&document, tables)?;
     if replaced == document {
-        return Ok("counts and roofline are those of docs/kernels.md".to_owned());
+        return Ok(format!("the tables are those of {name}"));
     }
     if write {
         std::fs::write(&file, replaced).map_err(file_error)?;
-        return Ok("wrote counts and roofline to docs/kernels.md".to_owned());
+        return Ok(format!("wrote the tables to {name}"));
     }
     if !table::is_of_version(&document, version) {
-        let other = "counts and roofline not compared: docs/kernels.md has those of another ptxas";
-        return Ok(other.to_owned());
+        return Ok(format!("tables not compared: {name} has those of another ptxas"));
     }
-    Err("counts or roofline differ from those in docs/kernels.md; look at them, then run \
+    Err(format!(
+        "the tables differ from those in {name}; look at them, then run \
          `cargo xtask ptx-shape --write`"
-        .to_owned())
+    ))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{compare_tables, table};
+    use super::{compare, table};
     use std::fs;
 
     #[test]
     fn a_stale_table_is_an_error_unless_it_is_of_another_ptxas() {
         let root = std::env::temp_dir().join(format!("kvtide-shape-{}", std::process::id()));
-        let file = root.join("docs/kernels.md");
+        let place = table::ROOFLINE;
         fs::create_dir_all(root.join("docs")).expect("a folder");
-        let tables = |roofline: &str| {
-            let counts = table::render("V13.5.37", &[]);
-            [(table::COUNTS, counts), (table::ROOFLINE, roofline.to_owned())]
-        };
-        let empty = [table::COUNTS, table::ROOFLINE].map(table::Place::empty).concat();
-        fs::write(&file, empty).expect("a file");
-        let compare =
-            |version, roofline, write| compare_tables(&root, version, &tables(roofline), write);
-        let written = compare("V13.5.37", "fast\n", true);
-        let same = compare("V13.5.37", "fast\n", false);
+        fs::write(root.join(place.document), place.empty()).expect("a file");
+        let compare = |version, roofline, write| compare(&root, version, place, roofline, write);
+        let written = compare("V13.5.37", "By ptxas V13.5.37: fast\n", true);
+        let same = compare("V13.5.37", "By ptxas V13.5.37: fast\n", false);
         let stale = compare("V13.5.37", "slow\n", false);
         let other = compare("V13.6.1", "slow\n", false);
         fs::remove_dir_all(&root).expect("the folder");

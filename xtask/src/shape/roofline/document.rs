@@ -1,4 +1,4 @@
-//! The tables in `docs/kernels.md`: premises, instructions, bounds, fragments, capped launches.
+//! The tables in `docs/roofline.md`: premises, instructions, bounds, fragments, capped launches.
 
 use super::TARGET;
 use super::bound::{Bounds, Limit, SPAN_BYTES, Share, Subject};

@@ -8,7 +8,7 @@
 //! | `span.rs` | the machine code of one span |
 //! | `fragment.rs` | what fragments cost in lines and sectors |
 //! | `bound.rs` | rates of payload, and the tightest |
-//! | `document.rs` | the tables in `docs/kernels.md` |
+//! | `document.rs` | the tables in `docs/roofline.md` |
 //!
 //! A model of throughputs and latencies: each bound alone, as if all else were free, and the least
 //! of them is the prediction. But for payload and ids that caches keep, what it leaves out makes a
