@@ -8,9 +8,9 @@
 //!
 //! An engine has a number of places; an operation takes one from its start to its report, or to its
 //! end where the kernel does not let go of it. Large operations leave places free: so many bytes
-//! under way are enough for any drive, where small ones need many places. An operation that waits for a place is given up only
-//! when every place is lost in that way, and it has waited for `io_timeout`: so a slow drive works
-//! off its queue, and a dead one ends every operation.
+//! under way are enough for any drive, where small ones need many places. An operation that waits
+//! for a place is given up only when every place is lost in that way, and it has waited for
+//! `io_timeout`: so a slow drive works off its queue, and a dead one ends every operation.
 //!
 //! Invariants: every operation that was checked is in `waiting`, in the engine or in `ready`, and
 //! in one of them only; dropping the disk frees no memory that the kernel still uses.
