@@ -268,6 +268,9 @@ fn work(shared: &Shared, index: usize) {
             drop(state);
             drop(transfer);
             state = shared.state();
+            // There is a place for what waits.
+            state.is_woken = true;
+            shared.news.notify_one();
         } else {
             state.finished.push(transfer.finish(outcome));
             shared.news.notify_one();

@@ -245,7 +245,7 @@ fn hang<E: Engine>(engine: E, backend: DiskBackend) {
     drop(frozen);
     let mut ended = Vec::new();
     while slot(0).write().is_none() {
-        disk.wait(SHORT);
+        disk.wait(FOR_EVER);
         disk.poll(&mut ended);
     }
     assert!(ended.is_empty(), "it was reported: {ended:?}");

@@ -12,7 +12,7 @@
 //! the grace after that is reported without its memory, which stays in its flight.
 //!
 //! Invariants: each flight has one submission in the kernel, or waiting to be handed over, and at
-//! most one cancel, so that the queue never overflows; a place in the table of files goes to
+//! most one cancel, so that the queue is never full; a place in the table of files goes to
 //! another file only when no flight uses the first; the ring is dropped only without flights, and
 //! leaked with them otherwise.
 //!
@@ -115,8 +115,9 @@ impl Uring {
     ///
     /// What the system says when it refuses a ring or what belongs to one.
     pub(super) fn new(depth: u32, io_timeout: Duration) -> io::Result<Self> {
-        // A submission and a cancel for each flight, and one for the waker.
-        let ring = ring::make(2 * depth + 1)?;
+        // For each place a submission and a cancel, and the cancel of the flight before it; and one
+        // for the waker.
+        let ring = ring::make(3 * depth + 1)?;
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         // A kernel without room for a table uses descriptors, which cost a look-up an operation.
         let empty_table = [-1; FILE_PLACE_COUNT as usize];
@@ -148,7 +149,7 @@ impl Uring {
         // SAFETY: the memory that an entry names is owned by its flight, which lives until its
         // completion came or for ever.
         let pushed = unsafe { self.ring().submission().push(entry) };
-        pushed.expect("two entries a flight and one for the waker fit");
+        pushed.expect("three entries a place and one for the waker fit");
     }
 
     /// Hands the queue to the kernel, and lets it post what it has not posted.
@@ -163,12 +164,13 @@ impl Uring {
         }
     }
 
-    /// Takes completions in, and submits what they leave to do.
-    fn collect(&mut self) {
+    /// Takes completions in, and submits what they leave to do; returns whether there were any.
+    fn collect(&mut self) -> bool {
         self.enter();
         let mut completions = std::mem::take(&mut self.completions);
         let marked = self.ring().completion();
         completions.extend(marked.map(|entry| (entry.user_data(), entry.result())));
+        let has_news = !completions.is_empty();
         for (mark, result) in completions.drain(..) {
             match mark {
                 CANCEL_MARK => {}
@@ -183,6 +185,7 @@ impl Uring {
         }
         self.completions = completions;
         self.release_closed();
+        has_news
     }
 
     /// Takes in what the kernel says about a flight.
@@ -343,9 +346,9 @@ impl Engine for Uring {
 
     fn wait(&mut self, timeout: Duration) {
         self.await_wake();
-        self.collect();
+        let has_news = self.collect() || self.is_woken || !self.ended.is_empty();
         let timeout = timeout.min(self.flights.quiet()).min(SLEEP_MAX);
-        if self.ended.is_empty() && !self.is_woken && !timeout.is_zero() {
+        if !has_news && !timeout.is_zero() {
             let time = Timespec::from(timeout);
             let arguments = SubmitArgs::new().timespec(&time);
             let waited = self.ring().submitter().submit_with_args(1, &arguments);

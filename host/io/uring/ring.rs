@@ -2,7 +2,7 @@
 //!
 //! Completions do not interrupt the owner (`COOP_TASKRUN`). Deferring them altogether
 //! (`DEFER_TASKRUN`, which needs `SINGLE_ISSUER`) would tie the disk to the thread that opened it,
-//! and gained nothing measurable: 0.69 CPU-seconds a GB of 4 KiB reads either way.
+//! and gained nothing measurable (docs/measurements.md, "Disks").
 //!
 //! Called by the ring's engine.
 
