@@ -31,7 +31,8 @@ pub(crate) fn run(root: &Path, write: bool) -> Result<String, String> {
     let measured = check_kernels(&assembler, ptx, &work)?;
     let refused = prove_rules(&assembler, ptx, &work)?;
     let roofline = roofline::render(&version, &assembler.assemble(ptx, roofline::TARGET, &work)?)?;
-    let counts = compare(root, &version, table::COUNTS, &table::render(&version, &measured), write)?;
+    let counts =
+        compare(root, &version, table::COUNTS, &table::render(&version, &measured), write)?;
     let roofline = compare(root, &version, table::ROOFLINE, &roofline, write)?;
     Ok(format!(
         "by ptxas {version} for {}:\n\

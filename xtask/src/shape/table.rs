@@ -1,4 +1,5 @@
-//! The tables in `docs/kernels.md` and `docs/roofline.md`: their places, and what each kernel measures on each target.
+//! The tables in `docs/kernels.md` and `docs/roofline.md`: their places, and what each kernel
+//! measures on each target.
 
 use super::rules::{Measured, RULES};
 use std::fmt::Write as _;
