@@ -3,9 +3,10 @@
 //!
 //! Every disk slot is *unscanned* at first: neither hit nor free. The caller names what it finds,
 //! in any order and at most 64 chunks a call, the coldest first as far as that is known; then, or
-//! in between, it frees the slots in which nothing was found. A chunk found before its parent hangs
-//! below a record without copies; no lookup reaches it until the parent comes, by adoption or by a
-//! store, and eviction takes it first.
+//! in between, it frees the slots in which nothing was found, and says when it is over, since writes
+//! wait for slots that may yet turn out to be free. A chunk found before its parent hangs below a
+//! record without copies; no lookup reaches it until the parent comes, by adoption or by a store,
+//! and eviction takes it first.
 //!
 //! Called by the pager under its lock.
 
@@ -126,6 +127,28 @@ impl Core {
             core.launch();
             Ok(freed)
         })
+    }
+
+    /// Ends a group's recovery: what is unscanned now, because it could not be read, is not used in
+    /// this run, and writes wait for it no longer.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NoSuchGroup`] and [`Refused::Poisoned`].
+    pub fn end_recovery(&mut self, group: GroupIndex) -> Result<(), Refused> {
+        self.guarded(|core| {
+            let at = core.group_position(group)?;
+            let group = &mut core.groups[at];
+            group.unreadable = group.tier(Tier::Disk).slots.counts().unscanned;
+            core.launch();
+            Ok(())
+        })
+    }
+
+    /// Whether disk slots may yet turn out to be free.
+    pub(super) fn is_recovering(&self, at: usize) -> bool {
+        let group = &self.groups[at];
+        group.tier(Tier::Disk).slots.counts().unscanned > group.unreadable
     }
 
     /// Returns a group's chunks that are resident on disk, the one that is evicted next first and

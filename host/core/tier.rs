@@ -73,6 +73,8 @@ pub(super) struct GroupState {
     pub(super) waiting_read: List,
     /// The sync epoch in which each disk slot was written.
     pub(super) written_in: Box<[u64]>,
+    /// Disk slots that recovery could not read: unscanned for good.
+    pub(super) unreadable: u32,
     /// Nothing is written any more.
     pub(super) are_writes_stopped: bool,
     /// What was written in later epochs never becomes durable: writing was stopped, maybe because
@@ -109,6 +111,7 @@ impl GroupState {
             orphaned: List::EMPTY,
             waiting_read: List::EMPTY,
             written_in: vec![0; disk_slot_count as usize].into_boxed_slice(),
+            unreadable: 0,
             are_writes_stopped: false,
             durable_until: u64::MAX,
             is_disk_lost: false,

@@ -375,8 +375,7 @@ impl Core {
                 false
             }
             Eviction::Nothing => {
-                let counts = self.groups[at].tier(Tier::Disk).slots.counts();
-                let is_slot_due = counts.unscanned > 0 || self.write_queue.running_in[at] > 0;
+                let is_slot_due = self.is_recovering(at) || self.write_queue.running_in[at] > 0;
                 if !is_slot_due {
                     self.chunks.at_mut(index).write.has_failed = true;
                     self.drop_write(index);
@@ -394,7 +393,7 @@ impl Core {
         }
         // While recovery looks on, some slots may turn out to be free, and what it found first may
         // look like orphans.
-        if counts.unscanned > 0 {
+        if self.is_recovering(at) {
             return Eviction::Nothing;
         }
         self.evict_one(at, Tier::Disk, steps)

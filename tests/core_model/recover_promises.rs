@@ -30,6 +30,22 @@ fn recovery_takes_chunks_in_in_any_order() {
 }
 
 #[test]
+fn a_slot_that_recovery_could_not_read_keeps_no_write_waiting_once_it_is_over() {
+    let mut bench = DiskBench::unscanned(8, 4, |_| {});
+    assert_eq!(bench.core.free_disk_slots(GROUP, 1.into(), 3), Ok(3));
+    for number in [1, 2, 3] {
+        bench.store(None, &keys([number]));
+    }
+    bench.store_in_host(None, &keys([4]));
+    assert_eq!((bench.used().1, bench.core.unwritten()), (3, 1), "slot 0 may yet be free");
+    bench.core.end_recovery(GROUP).expect("the group is there");
+    bench.finish();
+    assert_eq!(bench.core.unwritten(), 0);
+    assert_eq!(bench.core.point(key(4)), Some(StorePoint::Written), "another chunk made room");
+    assert_eq!(bench.used().1, 3);
+}
+
+#[test]
 fn what_recovery_finds_against_the_rest_is_skipped() {
     let mut bench = DiskBench::unscanned(4, 8, |_| {});
     bench.store(None, &keys([9]));

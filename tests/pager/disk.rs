@@ -398,6 +398,29 @@ fn a_scan_tells_how_far_it_came_up_to_the_last_slot() {
 }
 
 #[test]
+fn a_slot_whose_header_cannot_be_read_stops_no_write_to_the_others() {
+    let drive = SimDrive::new(14);
+    let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+    store_one(&engine, 4);
+    engine.pager.flush(PATIENT).expect("flushed");
+    drive.cut_power();
+    close(engine);
+    drive.inject(SimRule::new(SimFault::Error).on(SimKind::Read).named("data").at(3));
+    let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+    wait_for(&engine, |health| *health == DiskHealth::Serving);
+    // More than the disk holds, so that it must evict.
+    for conversation in 0..30 {
+        Worker::new(&engine, 0).request(100 + 4 * conversation, CHUNKS);
+    }
+    engine.pager.flush(PATIENT).expect("nothing waits for that slot");
+    let slots = [0, 1].map(|group| engine.pager.disk_slots(GroupIndex::new(group)));
+    let unscanned: u32 = slots.iter().flatten().map(|counts| counts.unscanned).sum();
+    assert_eq!(unscanned, 1);
+    assert!(slots.iter().flatten().any(|counts| counts.free == 0), "the disk is full: {slots:?}");
+    assert!(close(engine));
+}
+
+#[test]
 fn scrubbing_gives_up_what_rotted_before_anybody_asks_for_it() {
     let drive = SimDrive::new(9);
     let mut settings = settings(WritePolicy::Through);

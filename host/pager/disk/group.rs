@@ -178,6 +178,8 @@ impl GroupStore {
         if scan.is_done() {
             self.moved_on = Some(scan.progress());
             self.scan = None;
+            let group = self.group;
+            let _poisoned = command(&mut |core| core.end_recovery(group));
         }
     }
 

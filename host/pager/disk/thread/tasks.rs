@@ -96,6 +96,8 @@ impl DiskThread {
             let task = self.groups[group].sync(space);
             self.tasks.push(RunningTask { group, purpose: Purpose::Sync, task });
         }
+        // Now, since with nothing else under way the thread goes to sleep after this round.
+        self.advance_tasks();
     }
 
     /// Clears every store; the answer comes when all are durably empty.
