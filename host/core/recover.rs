@@ -3,10 +3,10 @@
 //!
 //! Every disk slot is *unscanned* at first: neither hit nor free. The caller names what it finds,
 //! in any order and at most 64 chunks a call, the coldest first as far as that is known; then, or
-//! in between, it frees the slots in which nothing was found, and says when it is over, since writes
-//! wait for slots that may yet turn out to be free. A chunk found before its parent hangs below a
-//! record without copies; no lookup reaches it until the parent comes, by adoption or by a store,
-//! and eviction takes it first.
+//! in between, it frees the slots in which nothing was found, and says when it is over, since
+//! writes wait for slots that may yet turn out to be free. A chunk found before its parent hangs
+//! below a record without copies; no lookup reaches it until the parent comes, by adoption or by a
+//! store, and eviction takes it first.
 //!
 //! Called by the pager under its lock.
 
