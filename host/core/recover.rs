@@ -297,7 +297,8 @@ impl Core {
         let was_here = self.chunks.at(index).presence == Presence::Here;
         self.unwish(index);
         let slot = found.disk_slot;
-        let written_in = if found.is_durable { self.durable_epoch } else { self.sync_epoch };
+        let durable = self.durable_epoch.min(self.groups[at].durable_until);
+        let written_in = if found.is_durable { durable } else { self.sync_epoch };
         let group = &mut self.groups[at];
         group.tier_mut(Tier::Disk).slots.adopt(slot, index);
         group.written_in[slot.get() as usize] = written_in;

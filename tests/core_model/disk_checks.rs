@@ -133,7 +133,8 @@ impl DiskRig {
     }
 
     fn is_durable(&self, written: &Written) -> bool {
-        written.is_durable || written.covered_by.is_some_and(|sync| self.syncs[sync].1)
+        let is_synced = written.covered_by.is_some_and(|sync| self.syncs[sync].1);
+        written.is_durable || (is_synced && !written.has_missed)
     }
 
     /// What a plan holds stays, unless it was lost.

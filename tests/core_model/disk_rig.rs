@@ -30,6 +30,8 @@ pub(crate) struct Written {
     pub(crate) bytes: Bytes,
     /// The sync that covers it; none while none that has begun does.
     pub(crate) covered_by: Option<usize>,
+    /// Writes were stopped before a sync covered it.
+    pub(crate) has_missed: bool,
     /// Known to be durable when it was found.
     pub(crate) is_durable: bool,
 }
@@ -131,8 +133,7 @@ impl DiskRig {
             Step::BeginSync => self.begin_sync(),
             Step::Synced => self.synced(second),
             Step::StopWrites => {
-                self.core.stop_writes(group_index(group));
-                self.are_writes_stopped.insert(group_index(group));
+                self.stop_writes(group_index(group));
             }
             Step::StopDisk => self.stop_disk(group_index(group)),
             Step::Clear => self.clear(),
@@ -291,7 +292,8 @@ impl DiskRig {
             (DiskHop::Write, Ok(())) => {
                 let bytes = self.host[&place];
                 assert_eq!(bytes.0, request.key, "a host slot is not touched while it is written");
-                let written = Written { bytes, covered_by: None, is_durable: false };
+                let has_missed = self.are_writes_stopped.contains(&request.group);
+                let written = Written { bytes, covered_by: None, is_durable: false, has_missed };
                 self.disk.insert(disk_place, written);
             }
             (DiskHop::Read, Ok(())) => {
@@ -338,6 +340,16 @@ impl DiskRig {
             for sync in &mut self.syncs[..=number] {
                 sync.1 = true;
             }
+        }
+    }
+
+    /// What is not durable by now has missed its sync: a later one, of other groups, is none of it.
+    fn stop_writes(&mut self, group: GroupIndex) {
+        self.core.stop_writes(group);
+        self.are_writes_stopped.insert(group);
+        let syncs = &self.syncs;
+        for ((_, _), written) in self.disk.iter_mut().filter(|((at, _), _)| *at == group) {
+            written.has_missed |= !written.covered_by.is_some_and(|sync| syncs[sync].1);
         }
     }
 
@@ -398,7 +410,8 @@ impl DiskRig {
             let place = (index, disk_slot);
             assert!(self.unscanned.remove(&place), "only an unscanned slot is adopted");
             let bytes = (key, self.clear_count);
-            let written = Written { bytes, covered_by: None, is_durable };
+            let has_missed = self.are_writes_stopped.contains(&index);
+            let written = Written { bytes, covered_by: None, is_durable, has_missed };
             self.disk.insert(place, written);
             self.adopted.insert(key);
             // A write that waits may take its slot at once.
