@@ -131,6 +131,10 @@ pub(super) fn shares(layout: &Layout, capacity: ByteCount) -> Result<Vec<Share>,
 /// Bytes of a store's index for one slot, rounded up: 64 of its entry, and the page's trailer.
 pub(crate) const INDEX_BYTES_PER_SLOT: u64 = 66;
 
+/// Bytes of slots for which a file system needs a byte to find them, where it is badly fragmented:
+/// ext4 takes 12 bytes for an extent, here of 1 MiB, in blocks that may be half empty.
+pub(crate) const BYTES_PER_EXTENT_BYTE: u64 = 1 << 15;
+
 /// Bytes of a store besides slots and index entries: its superblock, the index's first page, the
 /// directories above and what the file system needs to find the blocks, with room to spare.
 pub(crate) const STORE_OVERHEAD_BYTES: u64 = 128 << 10;
@@ -138,7 +142,8 @@ pub(crate) const STORE_OVERHEAD_BYTES: u64 = 128 << 10;
 /// Splits a root's `capacity` as [`shares`] does the host tier's, with all that a store takes
 /// besides its slots counted in.
 pub(super) fn disk_shares(layout: &Layout, capacity: ByteCount) -> Result<Vec<Share>, OpenError> {
-    let overhead = (layout.groups().len() as u64 + 1) * STORE_OVERHEAD_BYTES;
+    let extents = capacity.get() / BYTES_PER_EXTENT_BYTE;
+    let overhead = (layout.groups().len() as u64 + 1) * STORE_OVERHEAD_BYTES + extents;
     let usable = ByteCount::new(capacity.get().saturating_sub(overhead));
     shares_with("disk.capacity", layout, usable, INDEX_BYTES_PER_SLOT).map_err(
         |error| match error {

@@ -23,7 +23,7 @@ mod transfer;
 mod tests;
 
 #[cfg(feature = "replay")]
-pub(crate) use config::{INDEX_BYTES_PER_SLOT, STORE_OVERHEAD_BYTES};
+pub(crate) use config::{BYTES_PER_EXTENT_BYTE, INDEX_BYTES_PER_SLOT, STORE_OVERHEAD_BYTES};
 pub use config::{OpenError, PagerConfig};
 pub use disk::{
     DEFAULT_SCRUB_BUDGET, DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth,
@@ -322,6 +322,10 @@ impl Pager {
         command: impl FnOnce(Sender<Result<(), DiskCommandError>>) -> DiskCommand,
     ) -> Result<(), DiskCommandError> {
         let disk = self.shared.disk().ok_or(DiskCommandError::NoDisk)?;
+        // A forked child has the locks, and none of the threads.
+        if !self.shared.is_own_process() {
+            return Err(DiskCommandError::Gone);
+        }
         let (sender, receiver) = channel();
         disk.command(command(sender));
         match receiver.recv_timeout(timeout) {

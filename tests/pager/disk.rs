@@ -8,7 +8,8 @@ use kvtide::device::cpu::CpuConfig;
 use kvtide::fingerprint::{ContentFingerprint, KeyMode, KvScales, RopeSettings};
 use kvtide::io::sim::{SimDrive, SimFault, SimKind, SimOptions, SimRule};
 use kvtide::pager::{
-    DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth, LoadChunks, ProgressListener,
+    DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth, Health, LoadChunks,
+    ProgressListener,
 };
 use kvtide::units::{ByteCount, GroupIndex};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -202,6 +203,30 @@ fn no_fault_of_the_drive_brings_a_wrong_byte_or_stops_the_engine() {
         assert!(counters.written > 0, "{fault:?} {counters:?}");
         drive.clear_faults();
         run(&engine, seed + 200, 20);
+        assert_eq!(engine.pager.health(), Health::Serving, "{fault:?}");
+        close(engine);
+    }
+}
+
+#[test]
+fn memory_that_a_write_still_holds_is_not_stamped_for_another() {
+    for seed in 0..8 {
+        let drive = SimDrive::new(seed);
+        let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+        drive.inject(SimRule::new(SimFault::Hang).on(SimKind::Write).named("data").at(0));
+        store_one(&engine, 4);
+        engine.pager.flush(PATIENT).expect("one write fails, and flushes go on");
+        // Writes what failed once more, from the same memory.
+        engine.pager.flush(PATIENT).expect("one write fails, and flushes go on");
+        // The drive compares the memory when the write ends after all, which takes its time.
+        let (start, clock) = (Instant::now(), drive.clock());
+        let late = clock.now().after(100_000_000_000);
+        while clock.now() < late {
+            assert_eq!(engine.pager.health(), Health::Serving, "seed {seed}");
+            assert!(start.elapsed() < PATIENT, "the disk thread is gone");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(engine.pager.counters().write_failures > 0, "seed {seed}");
         close(engine);
     }
 }
@@ -246,7 +271,14 @@ fn a_drive_that_disappears_costs_its_hits_and_nothing_else() {
     let after = engine.pager.counters();
     assert_eq!((after.disk_hits, after.promoted), (before.disk_hits, before.promoted));
     assert!(after.host_hits > before.host_hits, "the host tier goes on");
-    close(engine);
+    assert!(!close(engine), "the next open must scan");
+    // The drive is back, as after a reset of its controller: what it holds is found again.
+    drive.cut_power();
+    let engine = open(&drive, 14, WritePolicy::Through).expect("opens");
+    wait_for(&engine, |health| *health == DiskHealth::Serving);
+    assert!(engine.pager.counters().adopted > 0);
+    run(&engine, 4, 20);
+    assert!(close(engine));
 }
 
 #[test]

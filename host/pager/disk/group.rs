@@ -10,16 +10,25 @@ use crate::store::{
     Task,
 };
 use crate::units::{GroupIndex, SlotIndex, TenantId};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Faults in a row, with no success between them, after which a drive counts as gone.
-const FAULTS_MAX: u32 = 16;
+/// Incidents in a row, with no success between them, after which a drive counts as gone. What was
+/// under way together and failed together is one.
+const INCIDENTS_MAX: u32 = 8;
 
 /// Entries of a snapshot that the core takes in at a time.
 const BATCH: usize = KEY_COUNT_MAX;
 
 /// Something to be done to the core under its lock.
 type CoreCommand<'a> = &'a mut dyn FnMut(&mut Core) -> Result<(), Refused>;
+
+/// Failures of a drive with no success between them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Incidents {
+    count: u32,
+    /// When the last of them was seen: what was under way then belongs to it.
+    latest: Option<Instant>,
+}
 
 /// A group's store, and what is under way in it.
 #[derive(Debug)]
@@ -33,8 +42,8 @@ pub(in crate::pager) struct GroupStore {
     waiting: Vec<u32>,
     /// Something was written since the last sync began.
     is_synced: bool,
-    /// Faults in a row, by hop: writes, reads.
-    faults: [u32; 2],
+    /// Incidents in a row, by hop: writes, reads.
+    incidents: [Incidents; 2],
 }
 
 impl GroupStore {
@@ -48,7 +57,7 @@ impl GroupStore {
             moved_on: None,
             waiting: Vec::new(),
             is_synced: true,
-            faults: [0; 2],
+            incidents: [Incidents::default(); 2],
         }
     }
 
@@ -103,7 +112,7 @@ impl GroupStore {
         match (landed, outcome) {
             (Landed::Counts, _) => {
                 self.is_synced = false;
-                self.faults[fault_index(DiskHop::Write)] = 0;
+                self.incidents[hop_index(DiskHop::Write)] = Incidents::default();
                 Ok(())
             }
             (_, Err(IoFault::NoSpace { .. })) => Err(DiskFailure::NoSpace),
@@ -122,7 +131,7 @@ impl GroupStore {
         if outcome.is_err() {
             return Err(DiskFailure::Drive);
         }
-        self.faults[fault_index(DiskHop::Read)] = 0;
+        self.incidents[hop_index(DiskHop::Read)] = Incidents::default();
         match self.store.check_read(disk_slot, key, page) {
             Ok(_) => Ok(()),
             Err(fault) => {
@@ -132,11 +141,19 @@ impl GroupStore {
         }
     }
 
-    /// Counts a fault; returns whether the drive is to be given up for that hop.
-    pub(super) fn has_failed_for_good(&mut self, hop: DiskHop, fault: &IoFault) -> bool {
-        let faults = &mut self.faults[fault_index(hop)];
-        *faults += 1;
-        *fault == IoFault::ReadOnly || *faults >= FAULTS_MAX
+    /// Counts the fault of a hop that was started then; returns whether the drive is to be given
+    /// up for such hops.
+    pub(super) fn has_failed_for_good(
+        &mut self,
+        hop: DiskHop,
+        fault: &IoFault,
+        started: Instant,
+    ) -> bool {
+        let incidents = &mut self.incidents[hop_index(hop)];
+        if incidents.latest.is_none_or(|latest| started > latest) {
+            *incidents = Incidents { count: incidents.count + 1, latest: Some(Instant::now()) };
+        }
+        *fault == IoFault::ReadOnly || incidents.count >= INCIDENTS_MAX
     }
 
     /// Begins a sync of what is written by now.
@@ -250,7 +267,7 @@ pub(super) fn found(entry: &Entry) -> FoundChunk {
     }
 }
 
-const fn fault_index(hop: DiskHop) -> usize {
+const fn hop_index(hop: DiskHop) -> usize {
     match hop {
         DiskHop::Write => 0,
         DiskHop::Read => 1,

@@ -209,6 +209,11 @@ impl DiskState {
         }
     }
 
+    /// Whether a group's disk was given up.
+    pub(super) fn is_lost(&self, group: usize) -> bool {
+        matches!(lock(&self.health)[group], DiskHealth::Lost { .. })
+    }
+
     /// Sets a group's health, unless it is worse already. Returns whether it changed for the worse.
     pub(super) fn set_health(&self, group: usize, health: DiskHealth) -> bool {
         let mut all = lock(&self.health);

@@ -262,9 +262,13 @@ impl DiskThread {
             .collect();
         self.give_up();
         let mut is_clean = is_quiet;
-        for (group, found) in self.groups.into_iter().zip(found) {
-            // Closing wants the disk for itself.
-            if !is_quiet {
+        let is_poisoned = self.shared.collect(&mut self.effects, |core| core.is_poisoned());
+        for (at, (group, found)) in self.groups.into_iter().zip(found).enumerate() {
+            // Closing wants the disk for itself. A snapshot of what was lost, or of tables that
+            // nobody trusts, would be one of nothing: the next open scans instead.
+            let is_known = !is_poisoned && !self.shared.disk_state().is_lost(at);
+            if !is_quiet || !is_known {
+                is_clean = false;
                 group.store.abandon(&mut *self.disk);
                 continue;
             }

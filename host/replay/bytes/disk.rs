@@ -3,7 +3,10 @@
 use super::config::EngineDisk;
 use crate::core::Counters;
 use crate::fingerprint::{ContentFingerprint, FingerprintError, KeyMode, KvScales, RopeSettings};
-use crate::pager::{DiskConfig, DiskHealth, Latency, Pager};
+use crate::pager::{
+    BYTES_PER_EXTENT_BYTE, DiskConfig, DiskHealth, INDEX_BYTES_PER_SLOT, Latency, Pager,
+    STORE_OVERHEAD_BYTES,
+};
 use crate::replay::Geometry;
 use crate::units::{ByteCount, ChunkCount, GroupIndex};
 use std::fs;
@@ -17,11 +20,6 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Bytes of the unit in which the system counts blocks.
 const BLOCK_BYTES: u64 = 512;
-
-/// Bytes that the disk tier takes for a slot besides it, and for its directory; what a pager
-/// counts.
-const PER_SLOT_BYTES: u64 = crate::pager::INDEX_BYTES_PER_SLOT;
-const OVERHEAD_BYTES: u64 = 2 * crate::pager::STORE_OVERHEAD_BYTES;
 
 /// What the disk tier of a replay did.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,8 +60,12 @@ pub struct DiskReport {
 impl EngineDisk {
     /// Returns the bytes that a directory for so many chunks of a slot each takes up.
     pub fn capacity_for(slot: ByteCount, chunks: ChunkCount) -> ByteCount {
-        let each = slot.get().saturating_add(PER_SLOT_BYTES);
-        ByteCount::new(each.saturating_mul(chunks.get().into()).saturating_add(OVERHEAD_BYTES))
+        let each = slot.get().saturating_add(INDEX_BYTES_PER_SLOT);
+        let slots = each.saturating_mul(chunks.get().into());
+        // Of the whole, so twice that of the slots is enough.
+        let extents = 2 * (slots / BYTES_PER_EXTENT_BYTE);
+        let besides = 2 * STORE_OVERHEAD_BYTES + extents;
+        ByteCount::new(slots.saturating_add(besides))
     }
 
     /// Returns the pager's settings.

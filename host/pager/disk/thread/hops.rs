@@ -140,7 +140,7 @@ impl DiskThread {
     /// Takes in the end of a slot write or read.
     pub(super) fn end_hop(&mut self, report: IoFinished) {
         let number = TagSpace::number(report.tag);
-        let Some(Flight { request, watch, .. }) = self.flights.get(&number).cloned() else {
+        let Some(Flight { request, started, watch }) = self.flights.get(&number).cloned() else {
             return;
         };
         let at = usize::from(request.group.get());
@@ -160,7 +160,7 @@ impl DiskThread {
         };
         if let Err(fault) = &report.outcome {
             tracing::warn!(%fault, hop = ?request.hop, key = %request.key, "a disk hop failed");
-            self.judge_faults(at, request.hop, fault);
+            self.judge_faults(at, request.hop, fault, started);
         }
         let outcome = match stuck {
             Some(watch) => {
@@ -185,8 +185,8 @@ impl DiskThread {
     }
 
     /// Gives up on what fails again and again.
-    fn judge_faults(&mut self, group: usize, hop: DiskHop, fault: &IoFault) {
-        let has_failed_for_good = self.groups[group].has_failed_for_good(hop, fault);
+    fn judge_faults(&mut self, group: usize, hop: DiskHop, fault: &IoFault, started: Instant) {
+        let has_failed_for_good = self.groups[group].has_failed_for_good(hop, fault, started);
         match hop {
             DiskHop::Write if has_failed_for_good => self.stop_writes(group, &fault.to_string()),
             DiskHop::Read if has_failed_for_good => self.lose_disk(group, &fault.to_string()),
