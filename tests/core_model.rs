@@ -38,9 +38,11 @@ mod recover_promises;
 #[path = "core_model/rig.rs"]
 mod rig;
 
-use disk_operation::{DiskOperation, disk_config, disk_operation};
+use disk_operation::{Action, DiskOperation, disk_config, disk_operation};
 use disk_rig::DiskRig;
-use kvtide::core::CoreConfig;
+use kvtide::core::{CoreConfig, GroupConfig};
+use kvtide::layout::Attention;
+use kvtide::units::TokenCount;
 use operation::{FailureRate, Operation, config, operation};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -101,6 +103,56 @@ fn run_on_disk(config: &CoreConfig, operations: &[DiskOperation], may_fail: bool
         rig.run(operation);
     }
     rig.drain();
+}
+
+#[test]
+fn a_load_goes_on_when_the_write_that_kept_host_memory_full_finds_no_disk_slot() {
+    let attention =
+        [Attention::Full, Attention::Window { tokens: TokenCount::new(1) }, Attention::Full];
+    let groups = attention.map(|attention| GroupConfig {
+        slot_count: 2,
+        attention,
+        pieces_per_chunk: 1,
+        disk_slot_count: 1,
+    });
+    let config = CoreConfig {
+        history_count: 1,
+        plan_count_max: 2,
+        transfer_count_max: 5,
+        staging_out_pieces: 2,
+        staging_in_pieces: 2,
+        lease_ns: 30,
+        write_queue_max: 1,
+        disk_writes_max: 1,
+        disk_reads_max: 1,
+        ..CoreConfig::new(groups.to_vec())
+    };
+    let operations = [
+        (Action::Load, [0, 0, 0]),
+        (Action::Store, [205, 0, 0]),
+        (Action::Store, [0, 47, 209]),
+        (Action::Store, [44, 2, 217]),
+        (Action::Store, [482, 6, 265]),
+        (Action::Store, [0, 0, 0]),
+        (Action::Store, [0, 0, 0]),
+        (Action::Detach, [0, 2, 0]),
+        (Action::Complete, [0, 0, 0]),
+        (Action::Store, [656, 1, 0]),
+        (Action::Detach, [0, 0, 0]),
+        (Action::Adopt, [764, 765, 1]),
+        (Action::Plan, [0, 0, 0]),
+        (Action::Plan, [0, 0, 0]),
+        (Action::Plan, [0, 0, 0]),
+        (Action::Plan, [0, 0, 0]),
+        (Action::Load, [119, 525, 0]),
+        (Action::Complete, [0, 288, 0]),
+        (Action::Complete, [0, 0, 0]),
+        (Action::Complete, [0, 0, 0]),
+        (Action::Complete, [0, 0, 0]),
+        (Action::Complete, [0, 0, 0]),
+    ];
+    let operations = operations.map(|(action, numbers)| DiskOperation { action, numbers });
+    run_on_disk(&config, &operations, false);
 }
 
 /// Steps of one long run.

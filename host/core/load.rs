@@ -205,8 +205,10 @@ impl Core {
     /// Starts what can start, in one bounded step: writes, first hops and reads.
     pub(super) fn launch(&mut self) {
         self.launch_cleaning();
-        self.launch_writes();
+        // Reads first: a write may take the disk slot of a copy that only a read waits for, to leave
+        // host memory.
         self.launch_reads();
+        self.launch_writes();
         self.launch_hops();
     }
 

@@ -202,6 +202,7 @@ impl Core {
             core.release_dropped();
             core.sweep_some();
             core.lose_disk_copies();
+            core.retry_reads();
             core.launch();
             let next_lapse = core.plans.next_lapse().map_or(Timestamp::NEVER, |(_, end)| end);
             let has_work = core.has_backlog() || next_lapse <= now;

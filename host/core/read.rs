@@ -79,6 +79,12 @@ impl Core {
         self.reads.may_begin = is_cut_short;
     }
 
+    /// Has the next step look once at the loads that wait for a read: what keeps host memory full
+    /// may have found a place in the write queue, or been refused one, since they were blocked.
+    pub(super) fn retry_reads(&mut self) {
+        self.reads.may_begin |= self.groups.iter().any(|group| !group.waiting_read.is_empty());
+    }
+
     /// Whether a step may find a read to start.
     pub(super) fn can_read(&self) -> bool {
         self.reads.may_begin && self.groups.iter().any(|group| !group.waiting_read.is_empty())

@@ -294,6 +294,12 @@ impl Core {
         self.write_queue.is_cut_short || !self.write_queue.wished.is_empty()
     }
 
+    /// Notes that the chunk is not written for now: it may leave host memory in favour of a read.
+    fn fail_write(&mut self, index: ChunkIndex) {
+        self.chunks.at_mut(index).write.has_failed = true;
+        self.reads.may_begin = true;
+    }
+
     /// Queues a wished place, or lets it wait for its parent's.
     fn queue_wished(&mut self, place: u32) {
         let index = self.write_queue.places[place as usize].chunk;
@@ -309,7 +315,7 @@ impl Core {
         if self.chunks.at(parent).write.place == NONE {
             if has_failed && self.write_queue.places[place as usize].has_waited {
                 // The parent had its chance: neither is tried again without a store or a flush.
-                self.chunks.at_mut(index).write.has_failed = true;
+                self.fail_write(index);
                 return self.drop_write(index);
             }
             if !self.write_queue.is_full() {
@@ -320,6 +326,7 @@ impl Core {
             // No place is left for the parent, which must go first: it takes this one.
             NONE => {
                 self.chunks.at_mut(index).write.has_failed = has_failed;
+                self.reads.may_begin |= has_failed;
                 self.drop_write(index);
                 self.wish(parent);
                 let group = &mut self.groups[at];
@@ -377,7 +384,7 @@ impl Core {
             Eviction::Nothing => {
                 let is_slot_due = self.is_recovering(at) || self.write_queue.running_in[at] > 0;
                 if !is_slot_due {
-                    self.chunks.at_mut(index).write.has_failed = true;
+                    self.fail_write(index);
                     self.drop_write(index);
                     self.reads.may_begin = true;
                 }
@@ -440,8 +447,7 @@ impl Core {
             group.tier_mut(Tier::Disk).slots.filled(slot);
             group.written_in[slot.get() as usize] = self.sync_epoch;
         } else {
-            self.chunks.at_mut(index).write.has_failed = true;
-            self.reads.may_begin = true;
+            self.fail_write(index);
             if outcome == Err(DiskFailure::Stuck) {
                 self.stick_fill(index, Tier::Disk);
                 // It keeps its reader of the host slot.
