@@ -205,8 +205,7 @@ impl Core {
     /// Starts what can start, in one bounded step: writes, first hops and reads.
     pub(super) fn launch(&mut self) {
         self.launch_cleaning();
-        // Reads first: a write may take the disk slot of a copy that only a read waits for, to leave
-        // host memory.
+        // Reads first: a write may take the disk slot of a copy that gives a read its host slot.
         self.launch_reads();
         self.launch_writes();
         self.launch_hops();
