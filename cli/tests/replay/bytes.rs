@@ -83,13 +83,55 @@ fn json_has_the_documented_fields() {
             assert!(words.contains(key), "{key} is not documented");
         }
     }
-    assert_eq!(keys(&capacity["hops"]), BTreeSet::from(["in_link", "out_link", "pack", "unpack"]));
+    let hops = ["in_link", "out_link", "pack", "read", "unpack", "write"];
+    assert_eq!(keys(&capacity["hops"]), BTreeSet::from(hops));
+    assert!(capacity["disk"].is_null(), "there is no disk tier");
     // A payload of 61 fragments of 16 bytes fills one page; the header is another.
     assert_eq!(capacity["slot_bytes"], 8192);
     assert_eq!(capacity["host_tier_bytes"], 4 * 8192);
     let tokens = capacity["saved_token_count"].as_f64().expect("a number");
     assert_eq!(capacity["prefill_saved_seconds"].as_f64(), Some(2.0 * tokens));
     assert!(capacity.get("block_uses_per_second").is_none());
+}
+
+#[test]
+fn a_disk_tier_is_kept_for_the_next_run_and_its_fields_are_documented() {
+    let path = file("bytes_disk.jsonl", TRACE.as_bytes());
+    let root = std::env::temp_dir().join(format!("kvtide-cli-disk-{}", std::process::id()));
+    let root = root.to_str().expect("a plain path");
+    let arguments = [
+        "replay",
+        &path,
+        "--json",
+        "--capacity-chunks=5",
+        "--disk",
+        root,
+        "--disk-percent=100",
+        "--write-policy=through",
+    ];
+    let cold = json_report(&arguments);
+    let warm = json_report(&arguments);
+    let help = run(&["replay", "--help"]);
+    std::fs::remove_dir_all(root).expect("the directory was made");
+    let (cold, warm) = (&capacities(&cold)[0], &capacities(&warm)[0]);
+    assert_eq!(cold["disk"]["warm_count"], 0);
+    assert_eq!(warm["disk"]["warm_count"], 5, "all unique blocks");
+    assert_eq!((&warm["hit_count"], &warm["wrong_count"]), (&json!(7), &json!(0)));
+    assert_eq!(warm["disk"]["health"], "serving");
+    let words: BTreeSet<&str> = text(&help.stdout)
+        .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+        .collect();
+    for key in keys(&warm["disk"]).into_iter().chain(keys(&warm["hits_by_tier"])) {
+        assert!(words.contains(key), "{key} is not documented");
+    }
+}
+
+#[test]
+fn a_disk_tier_of_several_replays_is_refused() {
+    let path = file("bytes_disks.jsonl", TRACE.as_bytes());
+    let output = run(&["replay", &path, "--capacity-chunks=4,5", "--disk=d", "--disk-percent=50"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--disk: 2 replays asked for"));
 }
 
 #[test]

@@ -62,10 +62,10 @@ impl EngineDisk {
     pub fn capacity_for(slot: ByteCount, chunks: ChunkCount) -> ByteCount {
         let each = slot.get().saturating_add(INDEX_BYTES_PER_SLOT);
         let slots = each.saturating_mul(chunks.get().into());
-        // Of the whole, so twice that of the slots is enough.
-        let extents = 2 * (slots / BYTES_PER_EXTENT_BYTE);
-        let besides = 2 * STORE_OVERHEAD_BYTES + extents;
-        ByteCount::new(slots.saturating_add(besides))
+        let bytes = slots.saturating_add(2 * STORE_OVERHEAD_BYTES);
+        // A share of the whole, their own included.
+        let extents = bytes.div_ceil(BYTES_PER_EXTENT_BYTE - 1);
+        ByteCount::new(bytes.saturating_add(extents))
     }
 
     /// Returns the pager's settings.
