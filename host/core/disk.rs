@@ -50,7 +50,8 @@ impl Core {
         });
     }
 
-    /// Takes in that a hop which was completed as [`DiskFailure::Stuck`] touches nothing any more.
+    /// Takes in that a hop which was completed as [`Stuck`](super::DiskFailure::Stuck) touches
+    /// nothing any more.
     ///
     /// # Panics
     ///
