@@ -1,6 +1,6 @@
 //! What must hold after every operation on a core with a disk tier.
 
-use crate::disk_rig::{DiskRig, Place, Written};
+use crate::disk_rig::{DiskRig, HeldPlan, Place, Written};
 use crate::rig::{NODE_COUNT, group_index, key_of, parent_of};
 use kvtide::core::{DiskHop, DiskRequest, Failure, Hop, HopRequest, MissReason, Stage, StorePoint};
 use kvtide::key::Key;
@@ -137,12 +137,17 @@ impl DiskRig {
         written.is_durable || (is_synced && !written.has_missed)
     }
 
-    /// What a plan holds stays, unless it was lost.
-    fn check_plans(&self) {
-        for plan in &self.plans {
-            for key in plan.runs.iter().flatten() {
-                let is_held = self.core.peek(*key).is_none() || self.lost.contains(key);
-                assert!(is_held, "{key:?} is pinned and {:?}", self.core.peek(*key));
+    /// What a plan holds stays, unless it was lost: what comes back after that the plan does not
+    /// hold.
+    fn check_plans(&mut self) {
+        for HeldPlan { runs, lost, .. } in &mut self.plans {
+            for key in runs.iter().flatten() {
+                let Some(reason) = self.core.peek(*key) else {
+                    continue;
+                };
+                let was_lost = lost.contains(key) || self.lost.contains(key);
+                assert!(was_lost, "{key:?} is pinned and {reason:?}");
+                lost.insert(*key);
             }
         }
     }

@@ -18,6 +18,9 @@ use std::collections::{HashMap, HashSet};
 /// Steps after which a core without completions must have come to rest.
 const STEP_COUNT_MAX: usize = 2_000;
 
+/// Hops after which a core that nobody asks for anything must have come to rest.
+const HOP_COUNT_MAX: usize = 10_000;
+
 /// Bytes of one chunk: its key, and how often everything was cleared before they were stored.
 pub(crate) type Bytes = (Key, u32);
 
@@ -40,6 +43,8 @@ pub(crate) struct Written {
 pub(crate) struct HeldPlan {
     pub(crate) id: PlanId,
     pub(crate) runs: Vec<Vec<Key>>,
+    /// What of them was lost since.
+    pub(crate) lost: HashSet<Key>,
 }
 
 pub(crate) struct Transfer {
@@ -191,7 +196,8 @@ impl DiskRig {
             let Ok(id) = self.core.open_plan(self.now) else {
                 return;
             };
-            self.plans.push(HeldPlan { id, runs: vec![Vec::new(); self.config.groups.len()] });
+            let runs = vec![Vec::new(); self.config.groups.len()];
+            self.plans.push(HeldPlan { id, runs, lost: HashSet::new() });
         }
         let index = self.plans.len() - 1 - number % self.plans.len();
         let path = path_to(group, node % NODE_COUNT);
@@ -484,8 +490,11 @@ impl DiskRig {
             self.settle();
         }
         self.rest();
+        let mut hop_count = 0;
         for _ in 0..100 {
             while !self.hops.is_empty() || !self.disk_hops.is_empty() {
+                hop_count += 1;
+                assert!(hop_count < HOP_COUNT_MAX, "hops go on without end");
                 self.complete(0, 2);
                 self.settle();
                 self.complete_disk(0, 3);
