@@ -9,7 +9,7 @@
 //! whatever is under way fails, and so does every later hop, at once. Nothing of its memory is
 //! used again.
 
-use super::shared::{Effects, Shared};
+use super::shared::{Effects, Round, Shared};
 use crate::core::{Completion, Hop, HopFailure, HopRequest, TransferId};
 use crate::device::{Finished, Operation, Outcome, PieceIndex, Work};
 use crate::units::Timestamp;
@@ -76,22 +76,30 @@ impl DeviceThread {
 
     fn serve(&mut self) {
         loop {
-            self.shared.take_inbox(&mut self.hops);
-            self.start_hops();
-            self.shared.setup.device.poll(&mut self.finished);
-            self.take_reports();
-            self.check_device();
-            self.report();
-            self.tick_if_due();
-            if !self.hops.is_empty() {
-                continue;
+            match self.round() {
+                Round::Over => return,
+                Round::Busy => {}
+                Round::Idle(sleep) => self.shared.setup.device.wait(sleep),
             }
-            if self.shared.is_ending() && !self.shared.is_busy() {
-                return;
-            }
-            let sleep = self.sleep();
-            self.shared.setup.device.wait(sleep);
         }
+    }
+
+    /// Does what there is to do now.
+    pub(super) fn round(&mut self) -> Round {
+        self.shared.take_inbox(&mut self.hops);
+        self.start_hops();
+        self.shared.setup.device.poll(&mut self.finished);
+        self.take_reports();
+        self.check_device();
+        self.report();
+        self.tick_if_due();
+        if !self.hops.is_empty() {
+            return Round::Busy;
+        }
+        if self.shared.is_ending() && !self.shared.is_busy() {
+            return Round::Over;
+        }
+        Round::Idle(self.sleep())
     }
 
     /// Submits every hop, those of one transfer together: what the device refuses of one, such as
@@ -106,7 +114,7 @@ impl DeviceThread {
     /// Gives every hop its staging piece and submits them.
     fn start_together(&mut self, hops: &[HopRequest]) {
         let mut operations = Vec::with_capacity(hops.len());
-        let started = Instant::now();
+        let started = self.shared.clock().instant();
         for &hop in hops {
             let work = self.shared.with_job(hop.transfer, |job| {
                 let chunk = &job.chunks[usize::from(hop.position)];
@@ -156,7 +164,7 @@ impl DeviceThread {
 
     /// Turns the device's reports into completions.
     fn take_reports(&mut self) {
-        let now = Instant::now();
+        let now = self.shared.clock().instant();
         for Finished { tag, outcome } in std::mem::take(&mut self.finished) {
             let Some(flight) = self.flights.remove(&tag) else {
                 continue;
@@ -186,7 +194,8 @@ impl DeviceThread {
     /// Gives the device up when an operation took too long.
     fn check_device(&mut self) {
         let timeout = self.shared.setup.device_timeout;
-        let is_stuck = self.flights.values().any(|flight| flight.started.elapsed() > timeout);
+        let clock = self.shared.clock();
+        let is_stuck = self.flights.values().any(|flight| clock.since(flight.started) > timeout);
         if is_stuck && !self.shared.is_device_lost() {
             tracing::error!(?timeout, "an operation did not end in time: the device is lost");
             self.shared.lose_device();

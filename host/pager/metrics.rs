@@ -184,10 +184,11 @@ pub(super) struct HopMeters {
 }
 
 impl HopMeters {
-    pub(super) fn new() -> Self {
+    /// Makes the account of a pager that was opened at `now`.
+    pub(super) fn new(now: Instant) -> Self {
         let meter = |_| HopMeter {
             under_way: 0,
-            busy_since: Instant::now(),
+            busy_since: now,
             totals: HopTotals::default(),
             latency: LatencyRecorder::new(),
         };
@@ -251,7 +252,7 @@ mod tests {
     fn a_hop_is_busy_while_any_operation_is_under_way_and_idle_between() {
         let start = Instant::now();
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
-        let mut meters = HopMeters::new();
+        let mut meters = HopMeters::new(start);
         meters.begin(Hop::Pack.into(), at(0));
         meters.begin(Hop::Pack.into(), at(2));
         meters.end(Hop::Pack.into(), at(0), at(5), Some(1000.into()));
@@ -269,7 +270,7 @@ mod tests {
     #[test]
     fn each_hop_has_an_account_of_its_own() {
         let now = Instant::now();
-        let mut meters = HopMeters::new();
+        let mut meters = HopMeters::new(now);
         for (hop, count) in HOPS.into_iter().zip(1..) {
             meters.begin(hop, now);
             meters.end(hop, now, now, Some(count.into()));
@@ -287,7 +288,7 @@ mod tests {
     #[test]
     fn quantiles_are_within_one_percent_and_nothing_measured_is_zero() {
         let start = Instant::now();
-        let mut meters = HopMeters::new();
+        let mut meters = HopMeters::new(start);
         for microseconds in 1..=10_000 {
             meters.begin(Hop::InLink.into(), start);
             let now = start + Duration::from_micros(microseconds);

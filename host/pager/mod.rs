@@ -10,12 +10,15 @@
 //! or a chunk is a stage of a ticket, and so a miss; after a [`Pager::close`] that drained nothing
 //! of the pager touches the engine's memory.
 
+mod clock;
 mod config;
 mod device_thread;
 mod disk;
 pub(crate) mod metrics;
 mod plan;
 mod shared;
+#[cfg(feature = "testing")]
+mod simulated;
 mod ticket;
 mod transfer;
 
@@ -31,6 +34,8 @@ pub use disk::{
 };
 pub use metrics::{HopTotals, Hops, Latency};
 pub use plan::Plan;
+#[cfg(feature = "testing")]
+pub use simulated::{DiskAnswer, SimulatedPager};
 pub use ticket::{Ticket, TicketReport};
 pub use transfer::{LoadChunks, RequestError, StoreChunks};
 
@@ -42,12 +47,13 @@ use crate::key::Key;
 use crate::layout::Packing;
 use crate::mem::Slab;
 use crate::units::GroupIndex;
+use clock::Clock;
 use config::Sizes;
 use device_thread::DeviceThread;
 use disk::{DiskCommand, DiskState, DiskThread, OpenedTier};
 use shared::{Setup, Shared};
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -100,7 +106,8 @@ impl Pager {
             Some(disk) => Some(open_disk(&disk.disk_options())?),
             None => None,
         };
-        Self::open_on(config, device, disk)
+        let (common, tier) = assemble(config, device, disk, Clock::of_the_machine())?;
+        Self::start(config, common, tier)
     }
 
     /// Opens a pager whose disk tier lies on `disk`, in place of this machine's: for tests.
@@ -114,49 +121,8 @@ impl Pager {
         device: Arc<dyn Device>,
         disk: Box<dyn Disk>,
     ) -> Result<Self, OpenError> {
-        Self::open_on(config, device, config.disk.is_some().then_some(disk))
-    }
-
-    fn open_on(
-        config: &PagerConfig,
-        device: Arc<dyn Device>,
-        disk: Option<Box<dyn Disk>>,
-    ) -> Result<Self, OpenError> {
-        let sizes = Sizes::of(config, &*device)?;
-        let slabs = sizes.host.iter().map(|share| Slab::allocate(share.slot_count, share.slot));
-        let slabs = slabs.collect::<Result<Vec<_>, _>>()?;
-        // After the slabs, which refuse a capacity that is not to be had: its tables only abort.
-        let mut core = Core::new(&sizes.core)?;
-        let tier = match (disk, &config.disk) {
-            (Some(disk), Some(settings)) => {
-                let slot_counts: Vec<u32> =
-                    sizes.disk.iter().map(|share| share.slot_count).collect();
-                let mut tier = disk::open(disk, settings, &config.layout, &slot_counts, &slabs)?;
-                tier.tell(&mut core)?;
-                Some(tier)
-            }
-            _ => None,
-        };
-        let groups = config.layout.groups().iter();
-        let packings = groups.map(|group| Packing::new(group, group.blocks_per_chunk()));
-        let downgrades = tier.as_ref().map(|tier| tier.downgrades.clone()).unwrap_or_default();
-        let setup = Setup {
-            layout: config.layout.clone(),
-            packings: packings.collect::<Result<_, _>>()?,
-            slabs,
-            device,
-            disk_name: tier.as_ref().map(|tier| tier.disk.name()),
-            downgrades,
-            ticket_timeout: config.ticket_timeout,
-            device_timeout: config.device_timeout,
-        };
-        let common = Arc::new(Shared::new(setup, core, tier.as_ref().map(OpenedTier::state)));
-        if !common.setup.device.claim() {
-            if let Some(tier) = tier {
-                tier.abandon();
-            }
-            return Err(DeviceError::InUse.into());
-        }
+        let disk = config.disk.is_some().then_some(disk);
+        let (common, tier) = assemble(config, device, disk, Clock::of_the_machine())?;
         Self::start(config, common, tier)
     }
 
@@ -321,6 +287,18 @@ impl Pager {
         timeout: Duration,
         command: impl FnOnce(Sender<Result<(), DiskCommandError>>) -> DiskCommand,
     ) -> Result<(), DiskCommandError> {
+        match self.send_disk(command)?.recv_timeout(timeout) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(DiskCommandError::TimedOut),
+            Err(RecvTimeoutError::Disconnected) => Err(DiskCommandError::Gone),
+        }
+    }
+
+    /// Asks something of the disk thread; the answer comes to the receiver.
+    fn send_disk(
+        &self,
+        command: impl FnOnce(Sender<Result<(), DiskCommandError>>) -> DiskCommand,
+    ) -> Result<Receiver<Result<(), DiskCommandError>>, DiskCommandError> {
         let disk = self.shared.disk().ok_or(DiskCommandError::NoDisk)?;
         // A forked child has the locks, and none of the threads.
         if !self.shared.is_own_process() {
@@ -328,11 +306,7 @@ impl Pager {
         }
         let (sender, receiver) = channel();
         disk.command(command(sender));
-        match receiver.recv_timeout(timeout) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => Err(DiskCommandError::TimedOut),
-            Err(RecvTimeoutError::Disconnected) => Err(DiskCommandError::Gone),
-        }
+        Ok(receiver)
     }
 
     /// Checks every internal invariant; for tests and the end of a run. Takes time in proportion
@@ -397,6 +371,51 @@ impl Pager {
         }
         Ok(())
     }
+}
+
+/// Makes everything of a pager but what runs it.
+fn assemble(
+    config: &PagerConfig,
+    device: Arc<dyn Device>,
+    disk: Option<Box<dyn Disk>>,
+    clock: Clock,
+) -> Result<(Arc<Shared>, Option<OpenedTier>), OpenError> {
+    let sizes = Sizes::of(config, &*device)?;
+    let slabs = sizes.host.iter().map(|share| Slab::allocate(share.slot_count, share.slot));
+    let slabs = slabs.collect::<Result<Vec<_>, _>>()?;
+    // After the slabs, which refuse a capacity that is not to be had: its tables only abort.
+    let mut core = Core::new(&sizes.core)?;
+    let tier = match (disk, &config.disk) {
+        (Some(disk), Some(settings)) => {
+            let slot_counts: Vec<u32> = sizes.disk.iter().map(|share| share.slot_count).collect();
+            let mut tier = disk::open(disk, settings, &config.layout, &slot_counts, &slabs)?;
+            tier.tell(&mut core)?;
+            Some(tier)
+        }
+        _ => None,
+    };
+    let groups = config.layout.groups().iter();
+    let packings = groups.map(|group| Packing::new(group, group.blocks_per_chunk()));
+    let downgrades = tier.as_ref().map(|tier| tier.downgrades.clone()).unwrap_or_default();
+    let setup = Setup {
+        layout: config.layout.clone(),
+        packings: packings.collect::<Result<_, _>>()?,
+        slabs,
+        device,
+        disk_name: tier.as_ref().map(|tier| tier.disk.name()),
+        downgrades,
+        ticket_timeout: config.ticket_timeout,
+        device_timeout: config.device_timeout,
+    };
+    let state = tier.as_ref().map(OpenedTier::state);
+    let common = Arc::new(Shared::new(setup, core, state, clock));
+    if !common.setup.device.claim() {
+        if let Some(tier) = tier {
+            tier.abandon();
+        }
+        return Err(DeviceError::InUse.into());
+    }
+    Ok((common, tier))
 }
 
 impl Drop for Pager {

@@ -6,6 +6,7 @@
 //! logged, woken, allocated at size, copied or launched. What a command brought about is collected
 //! as [`Effects`] under the lock and run after it.
 
+use super::clock::Clock;
 use super::disk::DiskState;
 use super::metrics::HopMeters;
 use super::ticket::TicketState;
@@ -25,7 +26,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Dropped plans that one command lets go of, up to 64 pins each: a lookup makes one plan and takes
 /// more than one command, so that the queue drains.
@@ -60,7 +61,7 @@ pub(super) struct Shared {
     inbox: Mutex<Vec<HopRequest>>,
     drop_sender: Sender<PlanId>,
     dropped: Mutex<Receiver<PlanId>>,
-    origin: Instant,
+    clock: Clock,
     process: u32,
     meters: Mutex<HopMeters>,
     is_closing: AtomicBool,
@@ -113,6 +114,17 @@ pub(super) struct Effects {
     settled: Vec<Settled>,
 }
 
+/// How one round of a thread went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Round {
+    /// There is more to do.
+    Busy,
+    /// There is nothing to do before this much time has passed, or somebody wakes the thread.
+    Idle(Duration),
+    /// The thread is to end.
+    Over,
+}
+
 /// A transfer that reached its released point or its end.
 #[derive(Debug)]
 struct Settled {
@@ -154,7 +166,7 @@ impl Effects {
 }
 
 impl Shared {
-    pub(super) fn new(setup: Setup, core: Core, disk: Option<DiskState>) -> Self {
+    pub(super) fn new(setup: Setup, core: Core, disk: Option<DiskState>, clock: Clock) -> Self {
         let (drop_sender, dropped) = channel();
         Self {
             setup,
@@ -164,9 +176,9 @@ impl Shared {
             inbox: Mutex::new(Vec::new()),
             drop_sender,
             dropped: Mutex::new(dropped),
-            origin: Instant::now(),
             process: std::process::id(),
-            meters: Mutex::new(HopMeters::new()),
+            meters: Mutex::new(HopMeters::new(clock.instant())),
+            clock,
             is_closing: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             is_device_lost: AtomicBool::new(false),
@@ -174,8 +186,11 @@ impl Shared {
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        let elapsed = self.origin.elapsed().as_nanos();
-        Timestamp::new(u64::try_from(elapsed).unwrap_or(u64::MAX))
+        self.clock.now()
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// The point `timeout` from now.

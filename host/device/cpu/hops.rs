@@ -112,15 +112,31 @@ impl Shared {
     /// Runs a hop's operations until the device is abandoned.
     pub(super) fn serve(&self, hop: Hop) {
         while let Some(operation) = self.queue(hop).next() {
-            #[cfg(any(test, feature = "testing"))]
-            let outcome = self.run_with_faults(&operation);
-            #[cfg(not(any(test, feature = "testing")))]
-            let outcome = self.run(&operation);
-            let tag = operation.tag;
-            // Before the report: whoever reads it may use the memory anew.
-            drop(operation);
-            self.reports.add(Finished { tag, outcome });
+            self.carry_out(operation);
         }
+    }
+
+    /// Runs a hop's next operation if it may begin; returns whether it did.
+    #[cfg(feature = "testing")]
+    pub(super) fn serve_one(&self, hop: Hop) -> bool {
+        let operation = self.queue(hop).try_next();
+        let is_there = operation.is_some();
+        if let Some(operation) = operation {
+            self.carry_out(operation);
+        }
+        is_there
+    }
+
+    /// Runs an operation and reports its end.
+    fn carry_out(&self, operation: Operation) {
+        #[cfg(any(test, feature = "testing"))]
+        let outcome = self.run_with_faults(&operation);
+        #[cfg(not(any(test, feature = "testing")))]
+        let outcome = self.run(&operation);
+        let tag = operation.tag;
+        // Before the report: whoever reads it may use the memory anew.
+        drop(operation);
+        self.reports.add(Finished { tag, outcome });
     }
 
     /// Checks an operation and returns what it has to wait for.

@@ -11,6 +11,7 @@
 //! | `queue.rs` | in-order queues that wait for points in other queues |
 //! | `image.rs` | slot images: packed out of blocks, verified and unpacked into them |
 //! | `faults.rs` | faults on demand, with the `testing` feature |
+//! | `stepped.rs` | a device without threads, with the `testing` feature |
 //! | `kernels/` | copies and sums over bytes, as fast as this CPU can |
 //!
 //! Each hop is an in-order queue with a thread of its own that sleeps when idle, so the four hops
@@ -36,6 +37,8 @@ mod kernels;
 mod memory;
 mod queue;
 mod reports;
+#[cfg(feature = "testing")]
+mod stepped;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -43,6 +46,8 @@ mod tests;
 #[cfg(any(test, feature = "testing"))]
 pub use faults::Fault;
 pub use memory::DeviceMemory;
+#[cfg(feature = "testing")]
+pub use stepped::OpenWork;
 pub use stream::CpuStream;
 
 use super::{Device, DeviceError, EventHandle, Finished, Operation, Staging};
@@ -89,18 +94,7 @@ impl CpuDevice {
         memory: Vec<Arc<DeviceMemory>>,
         config: CpuConfig,
     ) -> Result<Arc<Self>, DeviceError> {
-        for group in layout.groups() {
-            for plane in 0..group.planes().len() {
-                let (start, end) = plane_range(group, plane);
-                let holds = |memory: &Arc<DeviceMemory>| {
-                    let memory_end = memory.address() + memory.length().get();
-                    memory.address() <= start && end <= memory_end
-                };
-                if !memory.iter().any(holds) {
-                    return Err(plane_outside(group, plane));
-                }
-            }
-        }
+        check_planes(layout, &memory)?;
         Self::start(layout, BlockMemory::owned(memory), config)
     }
 
@@ -134,12 +128,7 @@ impl CpuDevice {
     ) -> Result<Arc<Self>, DeviceError> {
         let shared = Arc::new(Shared::new(layout, blocks, config)?);
         // Before its threads, so that those which did start end when another does not.
-        let mut device = Self {
-            shared,
-            threads: Vec::new(),
-            is_claimed: AtomicBool::new(false),
-            process: std::process::id(),
-        };
+        let mut device = Self::over(shared);
         for hop in HOPS {
             let shared = Arc::clone(&device.shared);
             let name = thread_name(hop).to_owned();
@@ -150,6 +139,12 @@ impl CpuDevice {
             device.threads.push(thread);
         }
         Ok(Arc::new(device))
+    }
+
+    /// Makes a device without threads.
+    fn over(shared: Arc<Shared>) -> Self {
+        let process = std::process::id();
+        Self { shared, threads: Vec::new(), is_claimed: AtomicBool::new(false), process }
     }
 
     /// Creates an event in which nothing is recorded yet.
@@ -174,6 +169,23 @@ impl CpuDevice {
     pub fn create_stream(&self) -> Result<CpuStream, DeviceError> {
         CpuStream::start(Arc::clone(&self.shared.events))
     }
+}
+
+/// Checks that every plane lies in one of the memories.
+fn check_planes(layout: &Layout, memory: &[Arc<DeviceMemory>]) -> Result<(), DeviceError> {
+    for group in layout.groups() {
+        for plane in 0..group.planes().len() {
+            let (start, end) = plane_range(group, plane);
+            let holds = |memory: &Arc<DeviceMemory>| {
+                let memory_end = memory.address() + memory.length().get();
+                memory.address() <= start && end <= memory_end
+            };
+            if !memory.iter().any(holds) {
+                return Err(plane_outside(group, plane));
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Device for CpuDevice {

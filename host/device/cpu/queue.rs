@@ -139,6 +139,16 @@ impl<T: Send + 'static> Queue<T> {
         }
     }
 
+    /// Takes the front entry if its point has passed.
+    #[cfg(feature = "testing")]
+    pub(super) fn try_next(&self) -> Option<T> {
+        let mut state = lock(&self.state);
+        let may_begin =
+            |entry: &Entry<T>| entry.after.as_ref().is_none_or(|point| point.has_passed());
+        let is_next = state.entries.front().is_some_and(may_begin);
+        if is_next { state.entries.pop_front().map(|entry| entry.work) } else { None }
+    }
+
     /// Takes nothing more, and hands out what is there before it closes.
     pub(super) fn drain(&self) {
         self.end(Closing::Draining);

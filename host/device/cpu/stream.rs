@@ -55,7 +55,7 @@ impl Events {
         lock(&self.0).recorded.get(&event).cloned().ok_or_else(|| unknown(event))
     }
 
-    fn record(&self, event: EventHandle) -> Result<Arc<Point>, DeviceError> {
+    pub(super) fn record(&self, event: EventHandle) -> Result<Arc<Point>, DeviceError> {
         let mut table = lock(&self.0);
         let recorded = table.recorded.get_mut(&event).ok_or_else(|| unknown(event))?;
         let point = Arc::new(Point::default());

@@ -119,6 +119,12 @@ impl SimDrive {
         self.lock_state().cut_in = Some(steps);
     }
 
+    /// Returns when something happens next on the drive by itself, if nobody asks for more; `None`
+    /// when nothing is under way.
+    pub fn next_event(&self) -> Option<Timestamp> {
+        self.lock_state().next_event()
+    }
+
     /// Adds a rule for faults. If several befall an operation, the first that was added wins.
     pub fn inject(&self, rule: SimRule) {
         self.lock_state().faults.add(rule);

@@ -10,7 +10,7 @@ use crate::store::{
     Task,
 };
 use crate::units::{GroupIndex, SlotIndex, TenantId};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// Incidents in a row, with no success between them, after which a drive counts as gone. What was
 /// under way together and failed together is one.
@@ -94,10 +94,11 @@ impl GroupStore {
         &mut self,
         disk_slot: SlotIndex,
         slot: &SlotMemory,
+        unix_s: u64,
     ) -> Result<(), StoreError> {
         let mut start = [0; HeaderStamp::OFFSET_BYTES];
         slot.read_header(0, &mut start);
-        let write = self.store.begin_write(disk_slot, &start, unix_s())?;
+        let write = self.store.begin_write(disk_slot, &start, unix_s)?;
         slot.write_header(HeaderStamp::OFFSET_BYTES, &write.stamp);
         Ok(())
     }
@@ -148,10 +149,11 @@ impl GroupStore {
         hop: DiskHop,
         fault: &IoFault,
         started: Instant,
+        now: Instant,
     ) -> bool {
         let incidents = &mut self.incidents[hop_index(hop)];
         if incidents.latest.is_none_or(|latest| started > latest) {
-            *incidents = Incidents { count: incidents.count + 1, latest: Some(Instant::now()) };
+            *incidents = Incidents { count: incidents.count + 1, latest: Some(now) };
         }
         *fault == IoFault::ReadOnly || incidents.count >= INCIDENTS_MAX
     }
@@ -272,9 +274,4 @@ const fn hop_index(hop: DiskHop) -> usize {
         DiskHop::Write => 0,
         DiskHop::Read => 1,
     }
-}
-
-/// Seconds since 1970.
-fn unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }

@@ -47,11 +47,11 @@ pub(super) struct Scrubber {
 
 impl Scrubber {
     /// Makes a scrubber with tags of its own; a budget of 0 never reads.
-    pub(super) fn new(space: TagSpace, budget: ByteCount) -> Self {
+    pub(super) fn new(space: TagSpace, budget: ByteCount, now: Instant) -> Self {
         Self {
             space,
             bytes_per_second: budget.get(),
-            due: Instant::now(),
+            due: now,
             group: 0,
             slot: 0,
             buffer: None,

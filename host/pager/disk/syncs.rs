@@ -30,10 +30,10 @@ pub(super) struct Syncs {
 }
 
 impl Syncs {
-    pub(super) fn new(interval: Duration) -> Self {
+    pub(super) fn new(interval: Duration, now: Instant) -> Self {
         // Beyond that the clock may have no point in time.
         let interval = interval.min(INTERVAL_MAX);
-        Self { interval, due: Instant::now() + interval, running: None, flushes: Vec::new() }
+        Self { interval, due: now + interval, running: None, flushes: Vec::new() }
     }
 
     pub(super) fn wait_for_flush(&mut self, answer: Sender<Result<(), DiskCommandError>>) {

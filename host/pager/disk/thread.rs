@@ -19,7 +19,7 @@ use super::state::{DiskCommand, DiskHealth};
 use super::syncs::Syncs;
 use crate::core::{DiskCompletion, DiskFailure, DiskRequest};
 use crate::io::{Disk, IoFinished};
-use crate::pager::shared::{Effects, Shared};
+use crate::pager::shared::{Effects, Round, Shared};
 use crate::store::TagSpace;
 use crate::units::GroupIndex;
 use hops::{Flight, StuckHop};
@@ -71,6 +71,7 @@ impl DiskThread {
         tier: OpenedTier,
         settings: &DiskConfig,
     ) -> Self {
+        let now = shared.clock().instant();
         Self {
             shared,
             disk: tier.disk,
@@ -82,8 +83,8 @@ impl DiskThread {
             tasks: Vec::new(),
             clearings: Vec::new(),
             next_clearing: 0,
-            syncs: Syncs::new(settings.sync_interval),
-            scrubber: Scrubber::new(SCRUB, settings.scrub_budget),
+            syncs: Syncs::new(settings.sync_interval, now),
+            scrubber: Scrubber::new(SCRUB, settings.scrub_budget, now),
             requests: Vec::new(),
             finished: Vec::new(),
             completions: Vec::new(),
@@ -120,28 +121,43 @@ impl DiskThread {
 
     fn serve(&mut self) {
         loop {
-            self.take_commands();
-            self.shared.disk_state().take_requests(&mut self.requests);
-            self.start_hops();
-            self.scan();
-            self.advance_tasks();
-            self.sync_if_due();
-            self.scrub();
-            self.disk.poll(&mut self.finished);
-            let is_idle = self.finished.is_empty() && self.completions.is_empty();
-            self.take_reports();
-            self.release_stuck();
-            self.report();
-            if self.is_over() {
-                return;
-            }
-            if is_idle && self.requests.is_empty() {
-                let now = Instant::now();
-                let due = self.syncs.until_due(now).min(self.scrubber.until_due(now));
-                let sleep = SLEEP_MAX.min(due);
-                self.disk.wait(sleep);
+            match self.round() {
+                Round::Over => return,
+                Round::Busy => {}
+                Round::Idle(sleep) => self.disk.wait(sleep),
             }
         }
+    }
+
+    /// Sleeps until the disk has something to report, somebody wakes the thread, or time is over.
+    #[cfg(feature = "testing")]
+    pub(in crate::pager) fn wait(&mut self, timeout: Duration) {
+        self.disk.wait(timeout);
+    }
+
+    /// Does what there is to do now.
+    pub(in crate::pager) fn round(&mut self) -> Round {
+        self.take_commands();
+        self.shared.disk_state().take_requests(&mut self.requests);
+        self.start_hops();
+        self.scan();
+        self.advance_tasks();
+        self.sync_if_due();
+        self.scrub();
+        self.disk.poll(&mut self.finished);
+        let is_idle = self.finished.is_empty() && self.completions.is_empty();
+        self.take_reports();
+        self.release_stuck();
+        self.report();
+        if self.is_over() {
+            return Round::Over;
+        }
+        if !is_idle || !self.requests.is_empty() {
+            return Round::Busy;
+        }
+        let now = self.shared.clock().instant();
+        let due = self.syncs.until_due(now).min(self.scrubber.until_due(now));
+        Round::Idle(SLEEP_MAX.min(due))
     }
 
     fn take_commands(&mut self) {
@@ -149,7 +165,9 @@ impl DiskThread {
             match command {
                 DiskCommand::Flush(answer) => self.syncs.wait_for_flush(answer),
                 DiskCommand::Clear(answer) => self.start_clear(answer),
-                DiskCommand::Close => self.close_by = Some(Instant::now() + self.io_timeout),
+                DiskCommand::Close => {
+                    self.close_by = Some(self.shared.clock().instant() + self.io_timeout);
+                }
             }
         }
     }
@@ -157,7 +175,7 @@ impl DiskThread {
     /// Whether the thread is to end: nothing is under way any more, or no longer waited for.
     fn is_over(&self) -> bool {
         let Some(close_by) = self.close_by else { return false };
-        self.is_quiet() || Instant::now() >= close_by
+        self.is_quiet() || self.shared.clock().instant() >= close_by
     }
 
     /// Whether nothing is under way.
@@ -227,7 +245,7 @@ impl DiskThread {
         if self.close_by.is_some() {
             return;
         }
-        let operation = self.scrubber.operation(&self.groups, Instant::now());
+        let operation = self.scrubber.operation(&self.groups, self.shared.clock().instant());
         if let Some(operation) = operation {
             self.disk.submit(vec![operation]);
         }
@@ -252,7 +270,7 @@ impl DiskThread {
 
     /// Closes the stores with their snapshots, and the disk. Returns whether nothing was left
     /// behind.
-    fn end(mut self) -> bool {
+    pub(in crate::pager) fn end(mut self) -> bool {
         let is_quiet = self.is_quiet();
         let indices = (0..self.groups.len()).map(group_index);
         let found: Vec<Vec<_>> = indices

@@ -35,7 +35,7 @@ impl DiskThread {
         let mut operations = Vec::new();
         for request in std::mem::take(&mut self.requests) {
             let group = usize::from(request.group.get());
-            let started = Instant::now();
+            let started = self.shared.clock().instant();
             self.shared.meters().begin(request.hop.into(), started);
             let number = self.next_number;
             self.next_number = self.next_number.wrapping_add(1);
@@ -98,7 +98,7 @@ impl DiskThread {
         }
         let group = &mut self.groups[usize::from(request.group.get())];
         let slot = self.shared.whole_slot(request.group, request.slot);
-        match group.stamp(request.disk_slot, &slot) {
+        match group.stamp(request.disk_slot, &slot, self.shared.clock().unix_s()) {
             Ok(()) => {}
             Err(error) => {
                 tracing::warn!(%error, key = %request.key, "a chunk is not written");
@@ -186,7 +186,8 @@ impl DiskThread {
 
     /// Gives up on what fails again and again.
     fn judge_faults(&mut self, group: usize, hop: DiskHop, fault: &IoFault, started: Instant) {
-        let has_failed_for_good = self.groups[group].has_failed_for_good(hop, fault, started);
+        let now = self.shared.clock().instant();
+        let has_failed_for_good = self.groups[group].has_failed_for_good(hop, fault, started, now);
         match hop {
             DiskHop::Write if has_failed_for_good => self.stop_writes(group, &fault.to_string()),
             DiskHop::Read if has_failed_for_good => self.lose_disk(group, &fault.to_string()),
@@ -217,7 +218,8 @@ impl DiskThread {
     fn end_flight(&mut self, number: u32, outcome: Result<(), DiskFailure>) {
         let Some(Flight { request, started, .. }) = self.flights.remove(&number) else { return };
         let moved = outcome.is_ok().then(|| self.shared.slot_bytes(request.group));
-        self.shared.meters().end(request.hop.into(), started, Instant::now(), moved);
+        let now = self.shared.clock().instant();
+        self.shared.meters().end(request.hop.into(), started, now, moved);
         self.completions.push(request.ended(outcome));
     }
 }

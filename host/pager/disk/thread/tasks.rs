@@ -6,7 +6,6 @@ use crate::pager::disk::DiskCommandError;
 use crate::pager::disk::group::GroupStore;
 use crate::store::{StoreError, TagSpace, Task};
 use std::sync::mpsc::Sender;
-use std::time::Instant;
 
 /// What a task under way is for.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +74,7 @@ impl DiskThread {
 
     /// Syncs what was written when that is due, or when a flush has nothing left to write.
     pub(super) fn sync_if_due(&mut self) {
-        let now = Instant::now();
+        let now = self.shared.clock().instant();
         let is_flushed = self.syncs.has_flush()
             && self.shared.collect(&mut self.effects, |core| core.unwritten()) == 0;
         if is_flushed && !self.syncs.is_running() && self.groups.iter().all(GroupStore::is_synced) {
