@@ -6,7 +6,7 @@ use super::file::SimFile;
 use super::record::{SimCounters, SimRecord};
 use super::tree::{Entries, Node};
 use super::{SimClock, SimDisk, State, lock};
-use crate::units::ByteCount;
+use crate::units::{ByteCount, Timestamp};
 use nix::errno::Errno;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -139,13 +139,19 @@ impl State {
         let state = self.disk(disk);
         state.under_way -= 1;
         state.progress_ns = now_ns;
+        // Nobody hears of its end: the drive knows that it has ended all the same.
+        let unheard =
+            if state.is_dead || state.is_abandoned || is_reported { change.take() } else { None };
         if state.is_dead {
-            (outcome, change) = (Err(IoFault::from_errno(Errno::ENODEV)), None);
+            outcome = Err(IoFault::from_errno(Errno::ENODEV));
         }
         if !is_reported {
             state.finished.push(finished(operation, outcome, change));
         }
         state.leave(file);
+        if let Some((node, sequence)) = unheard {
+            self.tree.report(node, sequence);
+        }
         self.start_waiting(disk);
         self.forget_idle(disk);
     }
@@ -238,6 +244,7 @@ impl State {
             state.finished.push(finished(operation, outcome, None));
         }
         state.close_all();
+        self.report_unheard(disk);
         self.forget_idle(disk);
     }
 
@@ -249,7 +256,17 @@ impl State {
             state.leave(operation.file);
         }
         state.close_all();
+        self.report_unheard(disk);
         self.forget_idle(disk);
+    }
+
+    /// Has later syncs cover what has ended and nobody will ask for.
+    fn report_unheard(&mut self, disk: u32) {
+        let finished = &mut self.disk(disk).finished;
+        let changes = finished.iter_mut().filter_map(|finished| finished.change.take());
+        for (node, sequence) in changes.collect::<Vec<_>>() {
+            self.tree.report(node, sequence);
+        }
     }
 
     /// Forgets closed files, with their locks, and an abandoned handle when nothing of them is
