@@ -14,13 +14,14 @@ use super::opener::Opener;
 use super::reclaim::Reclaim;
 use super::snapshot::ScanReason;
 use super::state::{Change, Store, StoreFiles};
+use super::survey::{Holder, lock};
 use super::task::{Step, TagSpace, Task};
 use super::{ChunkShape, Entry, StoreUuid};
 use crate::capability::Downgrade;
 use crate::fingerprint::StoreId;
 use crate::io::{Disk, OpenMode, OpenedFile};
 use crate::units::ByteCount;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The space of tasks that have the disk for themselves.
@@ -240,11 +241,35 @@ fn open_claimed(
         note(&mut downgrades, opened.buffered.clone());
     }
     let lengths = [superblock.length, claimed.data.length, index.length];
-    let opened = Opener { disk, options, claimed, files, lengths, downgrades }.open();
+    let locked = lock_others(disk, options, &claimed.directory, files);
+    let opened =
+        locked.and_then(|()| Opener { disk, options, claimed, files, lengths, downgrades }.open());
     if opened.is_err() {
         files.close(disk);
     }
     opened
+}
+
+/// Locks the files beside the data file. Whoever has that has these, unless the kernel still
+/// carries out an operation on them of a process that is gone: it would land on top of what is
+/// written here.
+fn lock_others(
+    disk: &mut dyn Disk,
+    options: &StoreOptions,
+    directory: &Path,
+    files: StoreFiles,
+) -> Result<(), StoreError> {
+    for file in [StoreFile::Superblock, StoreFile::Index] {
+        let mut tries_left = lock_tries(options.lock_wait);
+        while let Some(Holder { process }) = lock(disk, files.get(file))? {
+            tries_left -= 1;
+            if tries_left == 0 {
+                return Err(StoreError::Locked { path: path(directory, file), process });
+            }
+            wait_a_step(disk);
+        }
+    }
+    Ok(())
 }
 
 /// Adds a downgrade once.

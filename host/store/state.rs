@@ -39,6 +39,10 @@ impl StoreFiles {
         }
     }
 
+    pub(super) const fn all(self) -> [FileId; 3] {
+        [self.data, self.superblock, self.index]
+    }
+
     /// Closes all of them; the lock goes with the data file, so that one last.
     pub(super) fn close(self, disk: &mut dyn Disk) {
         disk.close(self.superblock);

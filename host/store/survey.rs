@@ -212,13 +212,20 @@ fn open_locked(
     if files.data == ABSENT {
         return Ok((files, None));
     }
-    match lock(disk, files.data) {
-        Ok(held_by) => Ok((files, held_by)),
-        Err(error) => {
-            files.close(disk);
-            Err(error)
+    let there = files.all().into_iter().filter(|file| *file != ABSENT);
+    let mut held_by = None;
+    for file in there {
+        match lock(disk, file) {
+            Ok(None) => {}
+            // Of the files beside the data file: an operation of a process that is gone.
+            Ok(holder) => held_by = held_by.or(holder),
+            Err(error) => {
+                files.close(disk);
+                return Err(error);
+            }
         }
     }
+    Ok((files, held_by))
 }
 
 /// Opens those files of a store that are there.
