@@ -178,10 +178,8 @@ impl DeviceThread {
             let is_first = matches!(hop.hop, Hop::Pack | Hop::InLink);
             if is_first && outcome == Outcome::Done {
                 self.held.insert((hop.transfer, hop.position), flight.piece);
-            } else if matches!(hop.hop, Hop::Pack | Hop::OutLink) {
-                self.free_out.push(flight.piece);
             } else {
-                self.free_in.push(flight.piece);
+                self.free_piece(hop.hop, flight.piece);
             }
             self.completions.push(hop.ended(match outcome {
                 Outcome::Done => Ok(()),
@@ -210,7 +208,31 @@ impl DeviceThread {
     fn report(&mut self) {
         let completions = std::mem::take(&mut self.completions);
         self.shared.complete(&completions, &mut self.effects);
+        self.take_back_pieces(&completions);
         self.take_effects();
+    }
+
+    /// Frees the pieces of chunks whose second hop does not begin, because they were cleared while
+    /// the first was under way: the core has given their staging back.
+    fn take_back_pieces(&mut self, completions: &[Completion]) {
+        for completion in completions {
+            let name = (completion.transfer, completion.position);
+            let goes_on = self.effects.hops.iter().any(|hop| (hop.transfer, hop.position) == name);
+            if goes_on {
+                continue;
+            }
+            if let Some(piece) = self.held.remove(&name) {
+                self.free_piece(completion.hop, piece);
+            }
+        }
+    }
+
+    /// Returns a piece to the ring of a hop.
+    fn free_piece(&mut self, hop: Hop, piece: PieceIndex) {
+        match hop {
+            Hop::Pack | Hop::OutLink => self.free_out.push(piece),
+            Hop::InLink | Hop::Unpack => self.free_in.push(piece),
+        }
     }
 
     /// Keeps the hops that are its own, and hands on those of the disk.

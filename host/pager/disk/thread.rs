@@ -156,8 +156,11 @@ impl DiskThread {
             return Round::Busy;
         }
         let now = self.shared.clock().instant();
-        let due = self.syncs.until_due(now).min(self.scrubber.until_due(now));
-        Round::Idle(SLEEP_MAX.min(due))
+        let due = match self.close_by {
+            None => self.scrubber.until_due(now),
+            Some(close_by) => close_by.saturating_duration_since(now),
+        };
+        Round::Idle(SLEEP_MAX.min(due).min(self.syncs.until_due(now)))
     }
 
     fn take_commands(&mut self) {
