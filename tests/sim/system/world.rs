@@ -1,0 +1,279 @@
+//! The drive, the clock, and one life after another.
+
+use super::engine::Engine;
+use super::life::Life;
+use super::oracle::Oracle;
+use super::step::{DRIVE_FAULTS, HOPS, Kind, Step};
+use kvtide::core::WritePolicy;
+use kvtide::device::cpu::Fault;
+use kvtide::fingerprint::{ContentFingerprint, KeyMode, KvScales, RopeSettings};
+use kvtide::io::Files;
+use kvtide::io::sim::{SimClock, SimDrive, SimFault, SimOptions, SimRule};
+use kvtide::pager::{DiskConfig, PagerConfig};
+use kvtide::units::ByteCount;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const IO_TIMEOUT: Duration = Duration::from_secs(1);
+const TICKET_TIMEOUT: Duration = Duration::from_secs(3);
+const DEVICE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Capacities that the disk tier may have, in KiB.
+pub(super) const CAPACITIES_KIB: [u64; 3] = [640, 512, 800];
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) steps: u64,
+    pub(crate) lives: u64,
+    pub(crate) power_cuts: u64,
+    pub(crate) kills: u64,
+    pub(crate) recoveries: u64,
+    pub(crate) faults: u64,
+    /// Chunks that were loaded and compared.
+    pub(crate) compared: u64,
+    pub(crate) written: u64,
+    pub(crate) promoted: u64,
+}
+
+impl Tally {
+    /// Adds another run.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.steps += other.steps;
+        self.lives += other.lives;
+        self.power_cuts += other.power_cuts;
+        self.kills += other.kills;
+        self.recoveries += other.recoveries;
+        self.faults += other.faults;
+        self.compared += other.compared;
+        self.written += other.written;
+        self.promoted += other.promoted;
+    }
+}
+
+/// A simulated system.
+pub(crate) struct World {
+    pub(super) clock: SimClock,
+    pub(super) drive: SimDrive,
+    pub(super) engine: Engine,
+    pub(super) oracle: Oracle,
+    pub(super) life: Option<Life>,
+    /// Whether device and drive may do more than lose power.
+    has_faults: bool,
+    host_chunks: u64,
+    write_policy: WritePolicy,
+    pub(super) scrub_budget: ByteCount,
+    pub(super) capacity: ByteCount,
+    /// Raised when a root cannot be opened any more.
+    pub(super) root: u32,
+    pub(super) handles: u64,
+    pub(super) seed: u64,
+    pub(super) tally: Tally,
+}
+
+impl World {
+    /// Makes a system that is as `setup` says, and begins its first life.
+    pub(crate) fn new(setup: [u8; super::SETUP_BYTES]) -> Self {
+        let seed = u64::from(u32::from_le_bytes(setup));
+        let clock = SimClock::default();
+        let options = SimOptions {
+            clock: clock.clone(),
+            io_timeout: IO_TIMEOUT,
+            depth: 8,
+            ..SimOptions::default()
+        };
+        let mut world = Self {
+            drive: SimDrive::with_options(seed, options),
+            clock,
+            engine: Engine::new(),
+            oracle: Oracle::new(setup[0] >> 4 & 1 == 1),
+            life: None,
+            has_faults: setup[0] & 1 == 1,
+            host_chunks: [8, 20][usize::from(setup[0] >> 1 & 1)],
+            write_policy: match setup[0] >> 2 & 3 {
+                0 | 1 => WritePolicy::Through,
+                2 => WritePolicy::Back { high_percent: 80, low_percent: 40 },
+                _ => WritePolicy::OnEvict,
+            },
+            scrub_budget: ByteCount::new(u64::from(setup[0] >> 4 & 1) << 23),
+            capacity: ByteCount::new(CAPACITIES_KIB[0] << 10),
+            root: 0,
+            handles: 0,
+            seed,
+            tally: Tally::default(),
+        };
+        world.begin_life();
+        world
+    }
+
+    fn root(&self) -> PathBuf {
+        PathBuf::from(format!("/root{}", self.root))
+    }
+
+    pub(super) fn config(&self) -> PagerConfig {
+        let content = ContentFingerprint::builder()
+            .model_id("simulated")
+            .revision("1")
+            .rope(RopeSettings::AsInCheckpoint)
+            .element_type("pattern")
+            .kv_scales(KvScales::None)
+            .key_mode(KeyMode::EngineHashes)
+            .build()
+            .expect("all is stated");
+        let mut disk = DiskConfig::new(self.root(), self.capacity, content);
+        disk.write_policy = self.write_policy;
+        disk.write_queue_max = 8;
+        disk.io_timeout = IO_TIMEOUT;
+        disk.depth = 8;
+        disk.scrub_budget = self.scrub_budget;
+        let host_capacity = ByteCount::new(self.host_chunks * 2 * 8192);
+        let mut config = PagerConfig::new(self.engine.layout.clone(), host_capacity);
+        config.ticket_timeout = TICKET_TIMEOUT;
+        config.device_timeout = DEVICE_TIMEOUT;
+        config.lease = Duration::from_secs(5);
+        config.transfer_count_max = 24;
+        config.plan_count_max = 8;
+        config.disk = Some(disk);
+        config
+    }
+
+    pub(super) fn life(&mut self) -> &mut Life {
+        self.life.as_mut().expect("a life is on")
+    }
+
+    /// Does one step, and checks what must always hold.
+    pub(crate) fn step(&mut self, step: Step) {
+        self.tally.steps += 1;
+        self.act(step);
+        self.look();
+        let life = self.life.take().expect("a life is on");
+        let pager = life.pager.pager();
+        assert_eq!(pager.audit(), Ok(()));
+        let counters = pager.counters();
+        assert_eq!(counters.hits + counters.misses, counters.probes);
+        assert_eq!(counters.hits, counters.host_hits + counters.disk_hits);
+        self.life = Some(life);
+        self.notice_cut();
+        if self.tally.steps.is_multiple_of(16) {
+            self.check_capacity();
+        }
+    }
+
+    fn look(&mut self) {
+        let may_fail = self.oracle.has_faults || self.was_cut();
+        let life = self.life.as_mut().expect("a life is on");
+        life.look(&mut self.engine, &mut self.oracle, &mut self.tally, may_fail);
+    }
+
+    fn act(&mut self, Step { kind, first, second }: Step) {
+        let Some(mut life) = self.life.take() else { return };
+        match kind {
+            Kind::Request => {
+                let (conversation, chunks) = (first % 32, 1 + (first >> 5));
+                life.request(&mut self.engine, &self.oracle, conversation, chunks, second);
+            }
+            Kind::EndWork => life.end_work(&self.engine, first),
+            Kind::Hop(hop) => {
+                if !life.is_device_hung {
+                    life.device.step(hop);
+                }
+            }
+            Kind::DeviceRound => {
+                life.pager.run_device();
+            }
+            Kind::DiskRound => {
+                life.pager.run_disk();
+            }
+            Kind::Pump => {
+                for _ in 0..=first % 16 {
+                    if let Some(sleep) = life.turn(&self.engine) {
+                        life.pass_time(&self.drive, sleep);
+                    }
+                    self.life = Some(life);
+                    self.look();
+                    life = self.life.take().expect("a life is on");
+                }
+            }
+            Kind::PassTime => {
+                life.pass_time(&self.drive, Duration::from_micros(first as u64 * 40));
+            }
+            Kind::Stall => self.clock.advance(Duration::from_millis(first as u64 * 16)),
+            Kind::Cancel => life.cancel(first),
+            Kind::DropPlan => life.drop_plan(first),
+            Kind::Flush => life.flush(),
+            Kind::Clear => life.clear(&mut self.oracle),
+            Kind::DeviceFault if self.has_faults => self.fault_device(&mut life, first, second),
+            Kind::DriveFault if self.has_faults => self.fault_drive(first, second),
+            Kind::EndDriveFaults => self.drive.clear_faults(),
+            Kind::DeviceFault | Kind::DriveFault => {}
+            Kind::CutLater => self.drive.cut_after(first as u64 % 64),
+            Kind::CutPower => {
+                self.life = Some(life);
+                self.drive_cut(second);
+                return;
+            }
+            Kind::Kill => {
+                self.life = Some(life);
+                self.kill(second);
+                return;
+            }
+            Kind::Restart => {
+                self.life = Some(life);
+                self.restart(first);
+                return;
+            }
+        }
+        self.life = Some(life);
+    }
+
+    fn fault_device(&mut self, life: &mut Life, first: usize, second: usize) {
+        self.tally.faults += 1;
+        self.oracle.has_faults = true;
+        let hop = HOPS[first % HOPS.len()];
+        let fault = match second % 3 {
+            0 => Fault::Fail,
+            _ => Fault::Corrupt { payload_byte: second as u64 },
+        };
+        life.is_device_hung |= second.is_multiple_of(17);
+        life.device.inject(hop, life.device.begun(hop) + first as u64 % 5, fault);
+    }
+
+    fn fault_drive(&mut self, first: usize, second: usize) {
+        self.tally.faults += 1;
+        self.oracle.has_faults = true;
+        let fault = DRIVE_FAULTS[first % DRIVE_FAULTS.len()];
+        // A failed or hung operation may land later than it was reported; one that hangs also keeps
+        // its store locked, so that the next life takes another instance.
+        let lies = [
+            SimFault::Misdirect,
+            SimFault::Lose,
+            SimFault::FlipOnWire,
+            SimFault::Error,
+            SimFault::Hang,
+        ];
+        self.oracle.has_drive_lied |= lies.contains(&fault);
+        let rule = SimRule::new(fault);
+        self.drive.inject(match second % 4 {
+            0 => rule.one_in(16),
+            _ => rule.at(second as u64 / 4 % 8),
+        });
+    }
+
+    fn check_capacity(&mut self) {
+        let root = self.root();
+        let mut handle = self.drive.disk(0);
+        let Ok(space) = handle.space(Path::new("/")) else { return };
+        let used = space.total.get() - space.available.get();
+        // Roots that were given up still hold their blocks.
+        if self.root == 0 {
+            assert!(used <= self.capacity.get(), "{used} bytes below {}", root.display());
+        }
+    }
+
+    /// Ends the run: everything that was asked for ends, and the pager closes.
+    pub(crate) fn end(mut self) -> Tally {
+        self.settle();
+        self.close();
+        self.tally
+    }
+}
