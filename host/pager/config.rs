@@ -208,14 +208,14 @@ pub(super) fn core_groups(
     shares: &[Share],
     disk_shares: &[Share],
 ) -> Vec<GroupConfig> {
-    let disk_slots = disk_shares.iter().map(|share| share.slot_count).chain(repeat(0));
+    let disk_slots = disk_shares.iter().map(|share| vec![share.slot_count]).chain(repeat(vec![]));
     let groups = layout.groups().iter().zip(shares).zip(disk_slots);
     groups
-        .map(|((group, share), disk_slot_count)| GroupConfig {
+        .map(|((group, share), disk_slots)| GroupConfig {
             slot_count: share.slot_count,
             attention: group.attention(),
             pieces_per_chunk: 1,
-            disk_slot_count,
+            disk_slot_counts: disk_slots,
         })
         .collect()
 }

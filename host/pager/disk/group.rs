@@ -196,7 +196,7 @@ impl GroupStore {
             self.moved_on = Some(scan.progress());
             self.scan = None;
             let group = self.group;
-            let _poisoned = command(&mut |core| core.end_recovery(group));
+            let _poisoned = command(&mut |core| core.end_recovery(group, 0.into()));
         }
     }
 

@@ -295,7 +295,7 @@ impl DiskThread {
     fn give_up(&mut self) {
         for at in 0..self.groups.len() {
             let group = group_index(at);
-            self.shared.collect(&mut self.effects, |core| core.stop_disk(group));
+            self.shared.collect(&mut self.effects, |core| core.stop_disk(group, 0.into()));
         }
         // The memory of those under way stays with the disk, which may still touch it.
         let flights = std::mem::take(&mut self.flights).into_values();

@@ -200,7 +200,7 @@ impl DiskThread {
         if self.shared.disk_state().set_health(group, health) {
             tracing::error!(reason, group, "the disk tier is lost");
             let group = group_index(group);
-            self.shared.collect(&mut self.effects, |core| core.stop_disk(group));
+            self.shared.collect(&mut self.effects, |core| core.stop_disk(group, 0.into()));
         }
     }
 
@@ -210,7 +210,7 @@ impl DiskThread {
         if self.shared.disk_state().set_health(group, health) {
             tracing::error!(reason, group, "the disk tier takes no more writes");
             let group = group_index(group);
-            self.shared.collect(&mut self.effects, |core| core.stop_writes(group));
+            self.shared.collect(&mut self.effects, |core| core.stop_writes(group, 0.into()));
         }
     }
 
