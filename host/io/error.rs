@@ -55,11 +55,38 @@ pub struct FileError {
     pub path: PathBuf,
     /// What kind of failure it is.
     pub kind: ErrorKind,
+    /// The system's number, where it has one.
+    pub errno: Option<i32>,
     /// The system's words.
     pub reason: String,
 }
 
+/// What the system says when a drive, or what leads to it, fails or is full.
+const DRIVE_ERRORS: [Errno; 14] = [
+    Errno::EIO,
+    Errno::ENXIO,
+    Errno::ENODEV,
+    Errno::ENOMEDIUM,
+    Errno::EREMOTEIO,
+    Errno::EUCLEAN,
+    Errno::EROFS,
+    Errno::ENOSPC,
+    Errno::EDQUOT,
+    Errno::ETIMEDOUT,
+    Errno::ESTALE,
+    Errno::ENOTCONN,
+    Errno::ESHUTDOWN,
+    Errno::EHOSTDOWN,
+];
+
 impl FileError {
+    /// Returns whether the drive is to blame, which fails, is read-only or full, and not what was
+    /// asked for, such as a path that leads nowhere.
+    pub fn is_of_drive(&self) -> bool {
+        let errno = self.errno.map(Errno::from_raw);
+        errno.is_some_and(|errno| DRIVE_ERRORS.contains(&errno))
+    }
+
     /// Reports a failed call. A quota without room is a lack of room like any other.
     pub(super) fn new(call: FileCall, path: &Path, error: &io::Error) -> Self {
         let kind = match error.kind() {
@@ -70,7 +97,7 @@ impl FileError {
             Some(Errno::ELOOP) => "it is a symbolic link, which is never followed".to_owned(),
             _ => error.to_string(),
         };
-        Self { call, path: path.to_owned(), kind, reason }
+        Self { call, path: path.to_owned(), kind, errno: error.raw_os_error(), reason }
     }
 }
 

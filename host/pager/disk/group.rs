@@ -1,5 +1,7 @@
-//! One group's store as the disk thread sees it: what waits, what is scanned, what failed.
+//! One group's store in one stripe as the disk thread sees it: what waits, what is scanned, what
+//! failed. Its slots are the store's own; the core's are theirs by the store's place.
 
+use super::places::Place;
 use crate::core::{Core, DiskFailure, DiskHop, FoundChunk, KEY_COUNT_MAX, Refused};
 use crate::io::{Disk, IoFault, IoFinished, IoOperation};
 use crate::key::Key;
@@ -10,6 +12,7 @@ use crate::store::{
     Task,
 };
 use crate::units::{GroupIndex, SlotIndex, TenantId};
+use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Incidents in a row, with no success between them, after which a drive counts as gone. What was
@@ -30,12 +33,16 @@ struct Incidents {
     latest: Option<Instant>,
 }
 
-/// A group's store, and what is under way in it.
+/// A group's store in one stripe, and what is under way in it.
 #[derive(Debug)]
 pub(in crate::pager) struct GroupStore {
     pub(super) store: Store,
-    group: GroupIndex,
+    place: Place,
+    /// Its drive was given up: nothing reads it any more.
+    pub(super) is_lost: bool,
     scan: Option<Scan>,
+    /// How far the scan came in the end.
+    scanned: ScanProgress,
     /// How far the scan came, if it moved on since the last look.
     moved_on: Option<ScanProgress>,
     /// Numbers of writes that wait until the run has begun.
@@ -48,12 +55,14 @@ pub(in crate::pager) struct GroupStore {
 
 impl GroupStore {
     /// Takes a store over; one that is not recovered is scanned in the space of tags `space`.
-    pub(super) fn new(store: Store, group: GroupIndex, space: TagSpace) -> Self {
+    pub(super) fn new(store: Store, place: Place, space: TagSpace) -> Self {
         let scan = store.scan(space);
         Self {
             store,
-            group,
+            place,
+            is_lost: false,
             scan,
+            scanned: ScanProgress::default(),
             moved_on: None,
             waiting: Vec::new(),
             is_synced: true,
@@ -61,13 +70,22 @@ impl GroupStore {
         }
     }
 
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
     pub(super) fn group(&self) -> GroupIndex {
-        self.group
+        self.place.group
+    }
+
+    /// Returns the directory of its stripe.
+    pub(super) fn root(&self) -> &Path {
+        self.store.root()
     }
 
     /// Returns how far the scan came.
     pub(super) fn progress(&self) -> ScanProgress {
-        self.scan.as_ref().map(Scan::progress).unwrap_or_default()
+        self.scan.as_ref().map_or(self.scanned, Scan::progress)
     }
 
     /// Whether nothing is under way, a scan included.
@@ -167,7 +185,8 @@ impl GroupStore {
     }
 
     pub(super) fn scan_operations(&mut self, depth: u32) -> Vec<IoOperation> {
-        self.scan.as_mut().map_or_else(Vec::new, |scan| scan.operations(&self.store, depth))
+        let scan = self.scan.as_mut().filter(|_| !self.is_lost);
+        scan.map_or_else(Vec::new, |scan| scan.operations(&self.store, depth))
     }
 
     pub(super) fn scan_finished(&mut self, report: IoFinished) {
@@ -188,15 +207,16 @@ impl GroupStore {
                 break;
             }
             self.moved_on = Some(scan.progress());
-            let group = self.group;
+            let place = self.place;
             // A poisoned core takes nothing in: all lookups miss.
-            let _poisoned = command(&mut |core| adopt_batch(core, group, &batch));
+            let _poisoned = command(&mut |core| adopt_batch(core, place, &batch));
         }
         if scan.is_done() {
-            self.moved_on = Some(scan.progress());
+            self.scanned = scan.progress();
+            self.moved_on = Some(self.scanned);
             self.scan = None;
-            let group = self.group;
-            let _poisoned = command(&mut |core| core.end_recovery(group, 0.into()));
+            let Place { group, stripe, .. } = self.place;
+            let _poisoned = command(&mut |core| core.end_recovery(group, stripe));
         }
     }
 
@@ -205,18 +225,22 @@ impl GroupStore {
         self.moved_on.take()
     }
 
-    /// Closes the store with a snapshot of what the core found worth keeping, coldest first.
+    /// Closes the store with a snapshot of what the core found worth keeping of its group, coldest
+    /// first; what lies in other stores is left to them.
     pub(super) fn close(
         self,
         disk: &mut dyn Disk,
         found: &[FoundChunk],
     ) -> Result<CloseReport, StoreError> {
         let blocks = self.store.shape().blocks_per_chunk();
-        let generations: Vec<_> =
-            found.iter().map(|chunk| self.store.generation(chunk.disk_slot)).collect();
-        let entries = found.iter().zip(generations).filter_map(|(chunk, generation)| {
+        let held = found.iter().filter_map(|chunk| {
+            let slot = self.place.slot(chunk.disk_slot)?;
+            Some((chunk, slot, self.store.generation(slot)))
+        });
+        let held: Vec<_> = held.collect();
+        let entries = held.into_iter().filter_map(|(chunk, slot, generation)| {
             Some(Entry {
-                slot: chunk.disk_slot,
+                slot,
                 key: chunk.key,
                 parent: chunk.parent,
                 generation: generation?,
@@ -231,24 +255,28 @@ impl GroupStore {
 }
 
 /// Takes in what a scan found in consecutive slots.
-fn adopt_batch(core: &mut Core, group: GroupIndex, batch: &[Scanned]) -> Result<(), Refused> {
+fn adopt_batch(core: &mut Core, place: Place, batch: &[Scanned]) -> Result<(), Refused> {
+    let group = place.group;
     for Scanned { slot, finding } in batch {
+        let disk_slot = place.disk_slot(*slot);
         match finding {
             Finding::Chunk { entry, replaces } => {
                 let has_moved = match replaces {
-                    Some(older) => core.move_disk(group, entry.key, *older, *slot)?,
+                    Some(older) => {
+                        core.move_disk(group, entry.key, place.disk_slot(*older), disk_slot)?
+                    }
                     None => false,
                 };
                 if !has_moved {
-                    core.adopt_disk(group, &[found(entry)])?;
+                    core.adopt_disk(group, &[found(place, entry)])?;
                 }
                 // What the core did not take in.
-                core.free_disk_slots(group, *slot, 1)?;
+                core.free_disk_slots(group, disk_slot, 1)?;
             }
             // Better not used: the drive could not read it.
             Finding::Unreadable(_) => {}
             _ => {
-                core.free_disk_slots(group, *slot, 1)?;
+                core.free_disk_slots(group, disk_slot, 1)?;
             }
         }
     }
@@ -256,12 +284,12 @@ fn adopt_batch(core: &mut Core, group: GroupIndex, batch: &[Scanned]) -> Result<
 }
 
 /// What the core is told of a chunk that was on disk before this run began.
-pub(super) fn found(entry: &Entry) -> FoundChunk {
+pub(super) fn found(place: Place, entry: &Entry) -> FoundChunk {
     FoundChunk {
         key: entry.key,
         parent: entry.parent,
         depth: entry.depth,
-        disk_slot: entry.slot,
+        disk_slot: place.disk_slot(entry.slot),
         // After a power cut it would not have been found; after a kill it may still be lost.
         is_durable: false,
     }
