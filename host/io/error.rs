@@ -173,3 +173,21 @@ impl IoFault {
 pub(super) fn is_transient(errno: Errno) -> bool {
     matches!(errno, Errno::EAGAIN | Errno::EINTR | Errno::ECANCELED)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Errno, FileCall, FileError, Path};
+
+    #[test]
+    fn a_drive_is_to_blame_for_its_own_failures_and_for_no_wrong_path() {
+        let is_of_drive = |errno: Errno| {
+            FileError::new(FileCall::Open, Path::new("data"), &errno.into()).is_of_drive()
+        };
+        for errno in [Errno::EIO, Errno::ENODEV, Errno::EROFS, Errno::ENOSPC, Errno::EDQUOT] {
+            assert!(is_of_drive(errno), "{errno}");
+        }
+        for errno in [Errno::ENOENT, Errno::EACCES, Errno::EPERM, Errno::ELOOP, Errno::ENOTDIR] {
+            assert!(!is_of_drive(errno), "{errno}");
+        }
+    }
+}

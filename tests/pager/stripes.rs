@@ -318,6 +318,22 @@ fn what_somebody_has_to_put_right_is_an_error_though_another_stripe_opens() {
 }
 
 #[test]
+fn a_stripe_without_room_is_left_out_when_its_drive_is_full_and_refused_when_its_capacity_is() {
+    let drive = drives(13);
+    drive.inject(SimRule::new(SimFault::NoSpace).on(SimKind::Allocate).named("two"));
+    let engine = open(&drive, 14);
+    let health = engine.pager.disk_health().expect("a disk tier");
+    assert!(is_degraded(&health, "two"), "{health}");
+    run(&engine, 1, 20);
+    assert!(close(engine));
+    drive.clear_faults();
+    let other = try_open(&drive, 14, &["two"]).expect("opens");
+    let refused = try_open(&drive, 14, &["one", "two"]).err();
+    assert!(matches!(refused, Some(OpenError::Store(StoreError::NoRoom { .. }))), "{refused:?}");
+    assert!(close(other));
+}
+
+#[test]
 fn a_tier_of_which_no_stripe_opens_is_the_first_one_s_error() {
     let drive = drives(10);
     assert!(close(open(&drive, 14)));

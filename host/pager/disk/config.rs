@@ -130,7 +130,7 @@ impl DiskConfig {
     }
 
     /// Checks every setting that no other layer checks, by name.
-    pub(in crate::pager) fn check(&self) -> Result<(), OpenError> {
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
         let zero = |field| Err(OpenError::ZeroTimeout { field });
         if self.sync_interval.is_zero() {
             return zero("disk.sync_interval");
