@@ -22,7 +22,11 @@ const CAPACITY: ByteCount = ByteCount::new(2 << 20);
 
 /// A machine with two drives.
 fn drives(seed: u64) -> SimDrive {
-    let drive = SimDrive::new(seed);
+    drives_with(seed, SimOptions::default())
+}
+
+fn drives_with(seed: u64, options: SimOptions) -> SimDrive {
+    let drive = SimDrive::with_options(seed, options);
     drive.mount(Path::new("one"));
     drive.mount(Path::new("two"));
     drive
@@ -191,10 +195,7 @@ fn a_tier_of_which_every_stripe_is_lost_is_lost() {
 
 #[test]
 fn loads_from_one_stripe_go_on_while_another_hangs() {
-    let options = SimOptions { depth: 1, ..SimOptions::default() };
-    let drive = SimDrive::with_options(6, options);
-    drive.mount(Path::new("one"));
-    drive.mount(Path::new("two"));
+    let drive = drives_with(6, SimOptions { depth: 1, ..SimOptions::default() });
     let mut of_one = striped(&["one"]);
     of_one.depth = 1;
     let engine = open_disk(&drive, 60, of_one).expect("opens");
@@ -220,6 +221,31 @@ fn loads_from_one_stripe_go_on_while_another_hangs() {
     assert!(ended.iter().any(|stage| matches!(stage, Stage::Failed(_))), "the others did not end");
     assert!(engine.pager.counters().read_failures > 0);
     close(engine);
+}
+
+#[test]
+fn a_stripe_that_does_not_answer_its_scan_is_given_up_and_holds_no_write_back() {
+    // Few reads at a time, so that the scan would time out many times over.
+    let drive = drives_with(14, SimOptions { depth: 4, ..SimOptions::default() });
+    let engine = open(&drive, 60);
+    store_one(&engine, 4);
+    engine.pager.flush(PATIENT).expect("flushed");
+    drive.cut_power();
+    close(engine);
+    let stores = find_stores(&mut drive.disk(99), Path::new("two")).expect("it can be listed");
+    for store in stores {
+        let data = store.directory.join("data").display().to_string();
+        drive.inject(SimRule::new(SimFault::Stall).on(SimKind::Read).named(&data));
+    }
+    let engine = open(&drive, 60);
+    wait_for(&engine, |health| is_degraded(health, "two"));
+    // More than the other holds, so that it must evict.
+    for conversation in 0..12 {
+        Worker::new(&engine, 0).request(100 + 4 * conversation, CHUNKS);
+        engine.pager.flush(PATIENT).expect("nothing waits for the scan");
+    }
+    assert!(engine.pager.counters().written > 4 * u64::from(CHUNKS));
+    assert!(!close(engine), "the next open must scan what was lost");
 }
 
 #[test]

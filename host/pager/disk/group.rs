@@ -41,6 +41,8 @@ pub(in crate::pager) struct GroupStore {
     /// Its drive was given up: nothing reads it any more.
     pub(super) is_lost: bool,
     scan: Option<Scan>,
+    /// When reads of the scan were last submitted.
+    scan_submitted: Instant,
     /// How far the scan came in the end.
     scanned: ScanProgress,
     /// How far the scan came, if it moved on since the last look.
@@ -62,6 +64,7 @@ impl GroupStore {
             place,
             is_lost: false,
             scan,
+            scan_submitted: Instant::now(),
             scanned: ScanProgress::default(),
             moved_on: None,
             waiting: Vec::new(),
@@ -186,12 +189,31 @@ impl GroupStore {
 
     pub(super) fn scan_operations(&mut self, depth: u32) -> Vec<IoOperation> {
         let scan = self.scan.as_mut().filter(|_| !self.is_lost);
-        scan.map_or_else(Vec::new, |scan| scan.operations(&self.store, depth))
+        let operations = scan.map_or_else(Vec::new, |scan| scan.operations(&self.store, depth));
+        if !operations.is_empty() {
+            self.scan_submitted = Instant::now();
+        }
+        operations
     }
 
-    pub(super) fn scan_finished(&mut self, report: IoFinished) {
+    /// Takes in the end of a read of the scan. Returns the fault for which the drive is to be given
+    /// up: writes of the group wait for a scan, and one of a drive that does not answer would take
+    /// for ever.
+    pub(super) fn scan_finished(&mut self, report: IoFinished) -> Option<IoFault> {
+        let outcome = report.outcome.clone();
         if let Some(scan) = &mut self.scan {
             scan.finished(report);
+        }
+        match outcome {
+            Ok(()) => {
+                self.incidents[hop_index(DiskHop::Read)] = Incidents::default();
+                None
+            }
+            Err(fault @ (IoFault::Drive { .. } | IoFault::TimedOut)) => {
+                let submitted = self.scan_submitted;
+                self.has_failed_for_good(DiskHop::Read, &fault, submitted).then_some(fault)
+            }
+            Err(_) => None,
         }
     }
 

@@ -179,8 +179,10 @@ impl DiskThread {
                 self.end_hop(report);
             } else if space == self.scrubber.space() {
                 self.end_scrub(report);
-            } else if let Some(store) = self.stores.iter_mut().find(|store| store.scans(space)) {
-                store.scan_finished(report);
+            } else if let Some(at) = self.stores.iter().position(|store| store.scans(space)) {
+                if let Some(fault) = self.stores[at].scan_finished(report) {
+                    self.lose_disk(at, &fault.to_string());
+                }
             } else if let Some(at) = self.tasks.iter().position(|task| task.task.space() == space) {
                 let RunningTask { store, task, .. } = &mut self.tasks[at];
                 task.finished(&mut self.stores[*store].store, report);

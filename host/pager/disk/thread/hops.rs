@@ -202,7 +202,7 @@ impl DiskThread {
     }
 
     /// Gives a store's drive up, and says so.
-    fn lose_disk(&mut self, store: usize, reason: &str) {
+    pub(super) fn lose_disk(&mut self, store: usize, reason: &str) {
         let health = DiskHealth::Lost { reason: self.reason(store, reason) };
         if self.shared.disk_state().set_health(store, health) {
             let directory = self.stores[store].store.directory().display();
