@@ -68,7 +68,7 @@ fn disk_core() -> Core {
         slot_count: 1024,
         attention: Attention::Full,
         pieces_per_chunk: 1,
-        disk_slot_count: CHUNK_COUNT,
+        disk_slot_counts: vec![CHUNK_COUNT],
     };
     let mut core = Core::new(&CoreConfig::new(vec![group])).expect("a valid configuration");
     let mut disk_slot = 0;
@@ -96,7 +96,7 @@ fn full_core() -> Core {
         slot_count: CHUNK_COUNT,
         attention: Attention::Full,
         pieces_per_chunk: 1,
-        disk_slot_count: 0,
+        disk_slot_counts: Vec::new(),
     };
     let mut core = Core::new(&CoreConfig::new(vec![group])).expect("a valid configuration");
     let mut actions = Vec::new();

@@ -45,7 +45,7 @@
 //!     .build()?;
 //! let attention = Attention::Full;
 //! let group =
-//!     GroupConfig { slot_count: 4096, attention, pieces_per_chunk: 1, disk_slot_count: 0 };
+//!     GroupConfig { slot_count: 4096, attention, pieces_per_chunk: 1, disk_slot_counts: vec![] };
 //! let mut core = Core::new(&CoreConfig::new(vec![group]))?;
 //!
 //! // Per sequence: keys, each token hashed once. 1,000 tokens make three full chunks.

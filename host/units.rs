@@ -84,6 +84,11 @@ integer_newtype!(
     u8
 );
 integer_newtype!(
+    /// Index of a stripe inside its disk tier: 0 to 15.
+    StripeIndex,
+    u8
+);
+integer_newtype!(
     /// Index of a slot inside one group's region of a tier.
     SlotIndex,
     u32
@@ -107,7 +112,8 @@ integer_newtype!(
     u64
 );
 
-display_plainly!(BlockId, BlockCount, TokenCount, GroupIndex, SlotIndex, TenantId, ChunkCount);
+display_plainly!(BlockId, BlockCount, TokenCount, GroupIndex, StripeIndex);
+display_plainly!(SlotIndex, TenantId, ChunkCount);
 
 impl BlockId {
     /// The id that is never a block: a load verifies the fragment but does not write it.

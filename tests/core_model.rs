@@ -6,8 +6,9 @@
 //! - `disk_operation`, `disk_rig`, `disk_checks`: runs with a disk tier, whose oracle knows the
 //!   bytes of every slot.
 //! - `lookup`: the longest prefix against its definition.
-//! - `promises`, `disk_promises`, `recover_promises`, `clear_promises`: single promises, each with
-//!   the shortest run that would break it; `disk_bench` drives those with a disk tier.
+//! - `promises`, `disk_promises`, `stripe_promises`, `recover_promises`, `clear_promises`: single
+//!   promises, each with the shortest run that would break it; `disk_bench` drives those with a
+//!   disk tier.
 
 #[path = "core_model/clear_promises.rs"]
 mod clear_promises;
@@ -37,6 +38,8 @@ mod promises;
 mod recover_promises;
 #[path = "core_model/rig.rs"]
 mod rig;
+#[path = "core_model/stripe_promises.rs"]
+mod stripe_promises;
 
 use disk_operation::{Action, DiskOperation, disk_config, disk_operation};
 use disk_rig::DiskRig;
@@ -113,7 +116,7 @@ fn a_load_goes_on_when_the_write_that_kept_host_memory_full_finds_no_disk_slot()
         slot_count: 2,
         attention,
         pieces_per_chunk: 1,
-        disk_slot_count: 1,
+        disk_slot_counts: vec![1],
     });
     let config = CoreConfig {
         history_count: 1,

@@ -7,7 +7,7 @@
 use kvtide::core::WritePolicy;
 use kvtide::io::{DiskOptions, open_disk};
 use kvtide::key::Key;
-use kvtide::pager::DiskHealth;
+use kvtide::pager::{DiskHealth, DiskStripe};
 use kvtide::replay::{
     BlockNumber, CapacityPercent, ChunkCache, CoreCache, DEFAULT_CAPACITY_PERCENTS, EngineConfig,
     EngineDisk, Geometry, ReferenceLru, Request, Trace, dry_run, replay_bytes,
@@ -254,8 +254,10 @@ fn the_beginning_of_every_trace_goes_to_disk_and_comes_back_and_the_next_run_is_
         };
         let slot = config.sizes().expect("sizes").slot;
         config.disk = Some(EngineDisk {
-            root: scratch.0.clone(),
-            capacity: EngineDisk::capacity_for(slot, percent("25").of(&trace)),
+            stripes: vec![DiskStripe {
+                root: scratch.0.clone(),
+                capacity: EngineDisk::capacity_for(slot, percent("25").of(&trace)),
+            }],
             write_policy: WritePolicy::Through,
             label: known.name.to_owned(),
         });

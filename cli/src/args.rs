@@ -37,6 +37,8 @@ Examples:
           A trace file, with room for 20,000 chunks
   kvtide replay --disk /mnt/nvme/kv --disk-percent 25 --capacity-percent 5
           With a disk tier; run it twice, and the second run is warm
+  kvtide replay --disk /mnt/a/kv --disk /mnt/b/kv --disk-capacity 2GiB --capacity-percent 5
+          With a disk tier over two drives, 2 GiB on each
   zstd -dc *.jsonl.zst | kvtide replay --json -
           Traces from standard input, results as JSON
 
@@ -99,7 +101,8 @@ JSON (--json) is one object:
       lookup, release, store, load
                              latencies of one request: the lookup; from the store's call until
                              its blocks may be overwritten, and until it is resident; the load
-      disk                   null, or an object: capacity_bytes, slot_count, open_seconds,
+      disk                   null, or an object, of all directories: capacity_bytes, slot_count,
+                             open_seconds,
                              warm_count (chunks that an earlier replay left), written_count,
                              dropped_count (not written: eviction was faster, or no room),
                              write_failure_count, read_count, read_failure_count,
@@ -270,11 +273,13 @@ pub(crate) struct EngineArguments {
     pub(crate) concurrency: Option<u32>,
 
     /// Directory of a disk tier behind the host tier. It is kept: a second replay of the same trace
-    /// is warm. Takes one trace and one capacity of the host tier
+    /// is warm. Takes one trace and one capacity of the host tier. Given several times, the
+    /// directories, usually on several drives, are used as one tier
     #[arg(long, value_name = "DIR", conflicts_with = "dry_run", requires = "disk_size")]
-    pub(crate) disk: Option<PathBuf>,
+    pub(crate) disk: Vec<PathBuf>,
 
-    /// Bytes that the directory may take up, all of it counted
+    /// Bytes that each directory may take up, all of it counted. Given several times, one for each
+    /// --disk in its order
     #[arg(
         long,
         value_name = "SIZE",
@@ -283,9 +288,9 @@ pub(crate) struct EngineArguments {
         group = "disk_size",
         requires = "disk"
     )]
-    pub(crate) disk_capacity: Option<ByteCount>,
+    pub(crate) disk_capacity: Vec<ByteCount>,
 
-    /// The same, as room for this percentage of the unique blocks
+    /// The same for all directories together, as room for this percentage of the unique blocks
     #[arg(
         long,
         value_name = "PERCENT",

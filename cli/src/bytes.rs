@@ -6,6 +6,7 @@ use crate::progress;
 use crate::replay::{Capacity, Job, POLICY};
 use crate::report::Subject;
 use crate::report::bytes::ByteReplay;
+use kvtide::pager::DiskStripe;
 use kvtide::replay::{ByteReplayError, EngineConfig, EngineDisk, Geometry, Trace, replay_bytes};
 use kvtide::units::{BlockCount, ByteCount, ChunkCount, TokenCount};
 
@@ -41,26 +42,47 @@ fn engine(trace: &Trace, arguments: &EngineArguments) -> Result<EngineConfig, Cl
 /// Returns the engine for a job, its disk tier included.
 fn engine_of(job: &Job, arguments: &EngineArguments) -> Result<EngineConfig, CliError> {
     let mut engine = engine(&job.trace, arguments)?;
-    let Some(root) = &arguments.disk else { return Ok(engine) };
+    if arguments.disk.is_empty() {
+        return Ok(engine);
+    }
     let sizes = engine.sizes().map_err(CliError::Engine)?;
-    let capacity = match (arguments.disk_capacity, arguments.disk_percent) {
-        (Some(capacity), _) => capacity,
-        (None, percent) => {
-            let chunks = percent.map_or(ChunkCount::new(0), |percent| percent.of(&job.trace));
-            EngineDisk::capacity_for(sizes.slot, chunks)
-        }
-    };
+    let stripes = stripes(job, arguments, sizes.slot)?;
     let write_policy = arguments.write_policy.unwrap_or(WriteWhen::Through).policy();
     let label = job.source.name();
-    engine.disk = Some(EngineDisk { root: root.clone(), capacity, write_policy, label });
+    engine.disk = Some(EngineDisk { stripes, write_policy, label });
     Ok(engine)
+}
+
+/// Returns the directories of the disk tier, each with its capacity.
+fn stripes(
+    job: &Job,
+    arguments: &EngineArguments,
+    slot: ByteCount,
+) -> Result<Vec<DiskStripe>, CliError> {
+    let directory_count = arguments.disk.len();
+    let capacities = match (arguments.disk_capacity.as_slice(), arguments.disk_percent) {
+        ([], percent) => {
+            let chunks = percent.map_or(ChunkCount::new(0), |percent| percent.of(&job.trace));
+            let of_each = u64::from(chunks.get()).div_ceil(directory_count as u64);
+            let of_each = u32::try_from(of_each).expect("a share of a u32");
+            vec![EngineDisk::capacity_for(slot, ChunkCount::new(of_each)); directory_count]
+        }
+        ([capacity], _) => vec![*capacity; directory_count],
+        (capacities, _) if capacities.len() == directory_count => capacities.to_vec(),
+        (capacities, _) => {
+            let capacity_count = capacities.len();
+            return Err(CliError::DiskCapacities { capacity_count, directory_count });
+        }
+    };
+    let stripes = arguments.disk.iter().cloned().zip(capacities);
+    Ok(stripes.map(|(root, capacity)| DiskStripe { root, capacity }).collect())
 }
 
 /// Checks that a disk tier is asked for with one trace and one capacity: the first replay would
 /// leave it warm for the next.
 pub(crate) fn check_disk(jobs: &[Job], arguments: &EngineArguments) -> Result<(), CliError> {
     let replay_count: usize = jobs.iter().map(|job| job.capacities.len()).sum();
-    if arguments.disk.is_some() && replay_count != 1 {
+    if !arguments.disk.is_empty() && replay_count != 1 {
         return Err(CliError::DiskReplays { replay_count });
     }
     Ok(())

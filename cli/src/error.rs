@@ -2,6 +2,7 @@
 
 use clap::error::ErrorKind;
 use kvtide::io::{DiskError, FileError};
+use kvtide::pager::OpenError;
 use kvtide::replay::{
     ByteReplayError, BytesPerTokenError, CapacityPercent, TraceError, WorkloadError, WrongByte,
 };
@@ -70,6 +71,12 @@ pub(crate) enum CliError {
          give one trace and one capacity, such as --capacity-percent 5"
     )]
     DiskReplays { replay_count: usize },
+    /// Neither one capacity for all directories nor one for each.
+    #[error(
+        "--disk-capacity: {capacity_count} given for {directory_count} directories; give one for \
+         all, or one for each --disk in its order"
+    )]
+    DiskCapacities { capacity_count: usize, directory_count: usize },
     /// The engine's sizes cannot be.
     #[error("{0}; change --geometry, --bytes-per-token or --block-tokens")]
     Engine(ByteReplayError),
@@ -178,6 +185,7 @@ impl CliError {
             | Self::LessThanOneSlot { .. }
             | Self::LessThanOneBlock { .. }
             | Self::DiskReplays { .. }
+            | Self::DiskCapacities { .. }
             | Self::Engine(_)
             | Self::Unfit { .. }
             | Self::LessThanOneChunk { .. }
@@ -201,6 +209,9 @@ fn options(error: &ByteReplayError) -> &'static str {
         ByteReplayError::DevicePoolTooSmall { .. } => "--device-blocks or --device-capacity",
         ByteReplayError::TooMuchMemory { .. } => {
             "--bytes-per-token, --block-tokens, --capacity-percent or --device-capacity"
+        }
+        ByteReplayError::Open(OpenError::StripeCount { .. } | OpenError::StripeRepeated { .. }) => {
+            "--disk"
         }
         _ => "--geometry, --bytes-per-token or --block-tokens",
     }

@@ -31,6 +31,7 @@ impl Target {
             call: FileCall::List,
             path: given.to_owned(),
             kind: ErrorKind::InvalidInput,
+            errno: error.raw_os_error(),
             reason: error.to_string(),
         })?;
         let mut disk = open_disk(&DiskOptions { depth: DEPTH, ..DiskOptions::default() })?;

@@ -55,9 +55,28 @@ impl Core {
 
     fn audit_slots(&self, at: u32, group: &GroupState, tier: Tier) -> Audit {
         let slots = &group.tier(tier).slots;
+        let mut end = 0;
+        for stripe in 0..slots.stripe_count() {
+            hold(slots.stripe(stripe).start == end, "stripes leave no gap", "group", at)?;
+            end = slots.stripe(stripe).end;
+            self.audit_stripe(at, group, tier, stripe)?;
+        }
+        hold(end == slots.capacity(), "every slot is of a stripe", "group", at)?;
         let counts = slots.counts();
-        let (mut used, mut unscanned) = (0, 0);
-        for number in 0..slots.capacity() {
+        let adds_up = counts.used + counts.free + counts.unscanned == slots.capacity();
+        hold(adds_up, "used + free + unscanned = capacity", "group", at)
+    }
+
+    fn audit_stripe(&self, at: u32, group: &GroupState, tier: Tier, stripe: usize) -> Audit {
+        let slots = &group.tier(tier).slots;
+        let counts = slots.stripe_counts(stripe);
+        let is_over = |number| {
+            let lost =
+                group.stripes.get(stripe).filter(|stripe| tier == Tier::Disk && stripe.is_lost);
+            lost.is_some_and(|stripe| number < stripe.lost_until)
+        };
+        let (mut used, mut unscanned, mut free) = (0, 0, 0);
+        for number in slots.stripe(stripe) {
             let slot = SlotIndex::new(number);
             let state = slots.state(slot);
             if let SlotState::Free { .. } | SlotState::Unscanned | SlotState::Stuck = state {
@@ -65,9 +84,12 @@ impl Core {
                 hold(!is_ranked, "only slots of chunks are ranked", "slot", number)?;
                 unscanned += u32::from(state == SlotState::Unscanned);
                 used += u32::from(state == SlotState::Stuck);
+                free += u32::from(matches!(state, SlotState::Free { .. }));
                 continue;
             }
             used += 1;
+            let is_resident = matches!(state, SlotState::Resident { .. });
+            hold(!is_resident || !is_over(number), "what is lost is given up", "slot", number)?;
             let index = slots.chunk(slot);
             let chunk = self.chunks.at(index);
             let is_owner = chunk.slot(tier) == Some(slot) && u32::from(chunk.group.get()) == at;
@@ -75,9 +97,8 @@ impl Core {
             self.audit_rank(index, tier, slot)?;
         }
         hold(counts.used == used, "used slots are counted", "group", at)?;
-        hold(counts.unscanned == unscanned, "unscanned slots are counted", "group", at)?;
-        let adds_up = counts.used + counts.free + counts.unscanned == slots.capacity();
-        hold(adds_up, "used + free + unscanned = capacity", "group", at)
+        hold(counts.free == free, "free slots are counted", "group", at)?;
+        hold(counts.unscanned == unscanned, "unscanned slots are counted", "group", at)
     }
 
     /// Checks that a copy is ranked or set aside exactly when it may leave.

@@ -14,8 +14,11 @@ const CHUNK_COUNT_MAX: u32 = 1 << 31;
 /// wait.
 const RECORD_COUNT_MAX: u32 = 1 << 13;
 
-/// The host tier's share of one group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The most stripes that a disk tier has.
+pub const STRIPE_COUNT_MAX: usize = 16;
+
+/// One group's share of both tiers.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupConfig {
     /// Slots of the group's host region: its capacity in chunks.
     pub slot_count: u32,
@@ -23,8 +26,9 @@ pub struct GroupConfig {
     pub attention: Attention,
     /// Staging pieces that one chunk takes on its way out or in.
     pub pieces_per_chunk: u32,
-    /// Slots of the group's store on disk; 0 for no disk tier.
-    pub disk_slot_count: u32,
+    /// Slots of the group's store in each stripe of the disk tier, at most [`STRIPE_COUNT_MAX`] of
+    /// them; empty for no disk tier. Disk slots are numbered through all stripes, in their order.
+    pub disk_slot_counts: Vec<u32>,
 }
 
 /// When chunks of the host tier are written to disk.
@@ -81,7 +85,8 @@ impl WritePolicy {
 impl GroupConfig {
     /// Slots of both tiers.
     fn slots(&self) -> u64 {
-        u64::from(self.slot_count) + u64::from(self.disk_slot_count)
+        let disk: u64 = self.disk_slot_counts.iter().copied().map(u64::from).sum();
+        u64::from(self.slot_count) + disk
     }
 }
 
@@ -116,7 +121,7 @@ impl fmt::Debug for IndexSeed {
 ///     slot_count: 1024,
 ///     attention: Attention::Full,
 ///     pieces_per_chunk: 1,
-///     disk_slot_count: 0,
+///     disk_slot_counts: Vec::new(),
 /// };
 /// let core = Core::new(&CoreConfig::new(vec![group]))?;
 /// assert_eq!(core.slots(0.into()).map(|slots| slots.free), Some(1024));
@@ -142,9 +147,9 @@ pub struct CoreConfig {
     pub write_policy: WritePolicy,
     /// Chunks of all groups that may wait for their write; what does not fit is not written.
     pub write_queue_max: u32,
-    /// Writes that may be under way at a time.
+    /// Writes that may be under way at a time in one stripe, over all groups.
     pub disk_writes_max: u32,
-    /// Reads that may be under way at a time.
+    /// Reads that may be under way at a time in one stripe, over all groups.
     pub disk_reads_max: u32,
     /// Secret that scatters keys over the index, so that nobody can aim at one bucket.
     pub index_seed: IndexSeed,
@@ -229,6 +234,13 @@ impl CoreConfig {
         if config.pieces_per_chunk == 0 {
             return Err(ConfigError::GroupZero { group, field: "pieces_per_chunk" });
         }
+        let stripe_count = config.disk_slot_counts.len();
+        if stripe_count > STRIPE_COUNT_MAX {
+            return Err(ConfigError::StripeCount { group, stripe_count });
+        }
+        if let Some(stripe) = config.disk_slot_counts.iter().position(|&count| count == 0) {
+            return Err(ConfigError::StripeZero { group, stripe });
+        }
         let rings = [
             ("staging_out_pieces", self.staging_out_pieces),
             ("staging_in_pieces", self.staging_in_pieces),
@@ -260,6 +272,25 @@ pub enum ConfigError {
         group: usize,
         /// The field that is 0.
         field: &'static str,
+    },
+    /// More stripes than a disk tier may have.
+    #[error(
+        "groups[{group}].disk_slot_counts: {stripe_count} stripes given; a disk tier has at most \
+         {STRIPE_COUNT_MAX}"
+    )]
+    StripeCount {
+        /// Position of the group.
+        group: usize,
+        /// Stripes given.
+        stripe_count: usize,
+    },
+    /// A stripe without slots.
+    #[error("groups[{group}].disk_slot_counts[{stripe}]: is 0; give at least 1, or leave it out")]
+    StripeZero {
+        /// Position of the group.
+        group: usize,
+        /// Position of the stripe.
+        stripe: usize,
     },
     /// A size is 0.
     #[error("{field}: is 0; give at least 1")]
@@ -303,7 +334,7 @@ pub enum ConfigError {
     },
     /// More chunks than the index can name.
     #[error(
-        "slot_count, disk_slot_count and history_count: {chunk_count} chunks in all; the index \
+        "slot_count, disk_slot_counts and history_count: {chunk_count} chunks in all; the index \
          names at most {CHUNK_COUNT_MAX}: lower the capacity, or raise blocks_per_chunk"
     )]
     ChunkCount {

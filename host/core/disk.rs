@@ -5,17 +5,21 @@
 //! after that has ended well. Syncs are told apart by epochs: each slot remembers the epoch in
 //! which its write ended, and a finished sync makes all epochs up to its own durable at once.
 //!
-//! Invariants: a copy on a lost disk is never read, and never counts as one that is left.
+//! The tier falls into stripes, each on a drive of its own as a rule. They fail one by one: what is
+//! said of a stripe that takes no more writes, or is lost, is said of no other.
+//!
+//! Invariants: a copy on a lost stripe is never read, and never counts as one that is left; a
+//! stopped stripe is handed no slot.
 //!
 //! Called by the pager under its lock.
 
 use super::action::{ChunkId, DiskCompletion, DiskHop, DiskRequest};
 use super::chunk::{ChunkIndex, Presence};
 use super::slot::{SlotCounts, SlotState};
-use super::tier::Tier;
+use super::tier::{GroupState, Tier};
 use super::{Core, KEY_COUNT_MAX, MissReason, Refused};
 use crate::key::Key;
-use crate::units::{GroupIndex, SlotIndex};
+use crate::units::{GroupIndex, SlotIndex, StripeIndex};
 
 /// How far a chunk has come: what its bytes survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +35,18 @@ pub enum StorePoint {
 /// Names what is written at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncMark(u64);
+
+impl GroupState {
+    /// The first lost stripe that still has copies to be given up.
+    fn next_to_lose(&self) -> Option<usize> {
+        let slots = &self.tier(Tier::Disk).slots;
+        let mut stripes = self.stripes.iter().enumerate();
+        stripes.find_map(|(at, stripe)| {
+            let has_more = stripe.is_lost && stripe.lost_until < slots.stripe(at).end;
+            has_more.then_some(at)
+        })
+    }
+}
 
 impl Core {
     /// Takes in the end of one disk hop.
@@ -79,6 +95,13 @@ impl Core {
         Some(group.tier(Tier::Disk).slots.counts())
     }
 
+    /// Returns the slots of one stripe of a group by use; `None` when there is no such group or
+    /// stripe.
+    pub fn stripe_slots(&self, group: GroupIndex, stripe: StripeIndex) -> Option<SlotCounts> {
+        let (at, stripe) = self.find_stripe(group, stripe)?;
+        Some(self.groups[at].tier(Tier::Disk).slots.stripe_counts(stripe))
+    }
+
     /// Begins a sync: returns a mark for all that is written by now. Call it before the sync is
     /// submitted.
     pub fn begin_sync(&mut self) -> SyncMark {
@@ -114,28 +137,27 @@ impl Core {
         self.is_resident(index, Tier::Host).then_some(StorePoint::Host)
     }
 
-    /// Stops all further writes of a group, because a sync failed or its drive takes none. What
-    /// waits is dropped and counted in this and the following steps; reads go on.
-    pub fn stop_writes(&mut self, group: GroupIndex) {
+    /// Stops all further writes to a stripe of a group, because a sync failed or its drive takes
+    /// none. Its copies are read on, and leave by eviction as any other. Once it was the last,
+    /// what waits for its write is dropped and counted, in this and the following steps.
+    pub fn stop_writes(&mut self, group: GroupIndex, stripe: StripeIndex) {
         self.run_guarded(|core| {
-            if let Some(at) = core.disk_group(group) {
-                core.end_writes(at);
+            if let Some((at, stripe)) = core.find_stripe(group, stripe) {
+                core.end_writes(at, stripe);
                 core.reads.may_begin = true;
                 core.launch();
             }
         });
     }
 
-    /// Gives up a group's disk, because its drive is gone: no copy on it is read any more, and all
-    /// are lost, in this and the following steps. Hops under way end by their completions.
-    pub fn stop_disk(&mut self, group: GroupIndex) {
+    /// Gives up a stripe of a group, because its drive is gone: no copy on it is read any more, and
+    /// all are lost, in this and the following steps. Hops under way end by their completions.
+    pub fn stop_disk(&mut self, group: GroupIndex, stripe: StripeIndex) {
         self.run_guarded(|core| {
-            if let Some(at) = core.disk_group(group) {
-                core.end_writes(at);
-                let group = &mut core.groups[at];
-                if !std::mem::replace(&mut group.is_disk_lost, true) {
-                    group.lost_until = 0;
-                }
+            if let Some((at, stripe)) = core.find_stripe(group, stripe) {
+                core.end_writes(at, stripe);
+                core.groups[at].stripes[stripe].is_lost = true;
+                core.reads.may_begin = true;
                 core.lose_disk_copies();
                 core.launch();
             }
@@ -161,45 +183,56 @@ impl Core {
         })
     }
 
-    fn end_writes(&mut self, at: usize) {
+    fn end_writes(&mut self, at: usize, stripe: usize) {
         let group = &mut self.groups[at];
-        if !std::mem::replace(&mut group.are_writes_stopped, true) {
-            group.durable_until = self.durable_epoch;
+        if !group.tier(Tier::Disk).slots.is_stopped(stripe) {
+            group.tier_mut(Tier::Disk).slots.stop(stripe);
+            group.stripes[stripe].durable_until = self.durable_epoch;
         }
+    }
+
+    /// Finds a stripe of a group.
+    pub(super) fn find_stripe(
+        &self,
+        group: GroupIndex,
+        stripe: StripeIndex,
+    ) -> Option<(usize, usize)> {
+        let (at, stripe) = (usize::from(group.get()), usize::from(stripe.get()));
+        let is_there = self.groups.get(at).is_some_and(|group| stripe < group.stripes.len());
+        is_there.then_some((at, stripe))
     }
 
     /// Whether what was written to a disk slot is durable.
     pub(super) fn is_durable(&self, at: usize, slot: SlotIndex) -> bool {
         let group = &self.groups[at];
-        group.written_in[slot.get() as usize] <= self.durable_epoch.min(group.durable_until)
+        let durable_until = group.stripe_of(slot).durable_until;
+        group.written_in[slot.get() as usize] <= self.durable_epoch.min(durable_until)
     }
 
     /// Whether the chunk's copy on disk can be read.
     pub(super) fn is_disk_readable(&self, index: ChunkIndex) -> bool {
-        let at = self.chunks.at(index).at();
-        self.is_resident(index, Tier::Disk) && !self.groups[at].is_disk_lost
+        let chunk = self.chunks.at(index);
+        let Some(slot) = chunk.slot(Tier::Disk) else { return false };
+        let group = &self.groups[chunk.at()];
+        let state = group.tier(Tier::Disk).slots.state(slot);
+        matches!(state, SlotState::Resident { .. }) && !group.is_lost(slot)
     }
 
-    /// Whether a lost disk still has copies to be given up.
+    /// Whether a lost stripe still has copies to be given up.
     pub(super) fn is_losing(&self) -> bool {
-        self.groups.iter().any(|group| {
-            let slot_count = group.tier(Tier::Disk).slots.capacity();
-            group.is_disk_lost && group.lost_until < slot_count
-        })
+        self.groups.iter().any(|group| group.next_to_lose().is_some())
     }
 
-    /// Gives up copies on lost disks, in one bounded step.
+    /// Gives up copies on lost stripes, in one bounded step.
     pub(super) fn lose_disk_copies(&mut self) {
         let mut budget = KEY_COUNT_MAX;
         for at in 0..self.groups.len() {
-            let slot_count = self.groups[at].tier(Tier::Disk).slots.capacity();
-            while self.groups[at].is_disk_lost
-                && self.groups[at].lost_until < slot_count
-                && budget > 0
+            while budget > 0
+                && let Some(stripe) = self.groups[at].next_to_lose()
             {
                 budget -= 1;
-                let slot = SlotIndex::new(self.groups[at].lost_until);
-                self.groups[at].lost_until += 1;
+                let slot = SlotIndex::new(self.groups[at].stripes[stripe].lost_until);
+                self.groups[at].stripes[stripe].lost_until += 1;
                 let slots = &self.groups[at].tier(Tier::Disk).slots;
                 if let SlotState::Resident { .. } = slots.state(slot) {
                     self.lose_disk_copy(slots.chunk(slot));

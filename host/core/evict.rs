@@ -175,7 +175,7 @@ impl Core {
             };
             *steps -= 1;
             let victim = state.slots.chunk(slot);
-            if self.groups[at].is_disk_lost && self.is_resident(victim, Tier::Disk) {
+            if self.is_resident(victim, Tier::Disk) && !self.is_disk_readable(victim) {
                 // What it has on disk is none: it comes back as the next victim without it.
                 self.chunks.at_mut(victim).is_set_aside[tier.number()] = true;
                 self.lose_disk_copy(victim);

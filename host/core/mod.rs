@@ -17,8 +17,8 @@
 //!
 //! Invariants, checked by [`Core::audit`]:
 //!
-//! - used + free + unscanned = capacity in every group and tier; each used slot has one owner
-//!   (invariants 3 and 5);
+//! - used + free + unscanned = capacity in every group, tier and stripe; each used slot has one
+//!   owner (invariants 3 and 5);
 //! - the pins of a chunk are those of plans and loads, the readers of a slot the hops that use it;
 //!   a pinned chunk's last copy and a copy in use are not ranked for eviction (invariant 3);
 //! - in a full group a chunk leaves by eviction only when it has no descendant (invariant 9);
@@ -56,7 +56,9 @@ pub use action::{
     HopRequest, Lineage,
 };
 pub use audit::Violation;
-pub use config::{ConfigError, CoreConfig, GroupConfig, IndexSeed, KEY_COUNT_MAX, WritePolicy};
+pub use config::{
+    ConfigError, CoreConfig, GroupConfig, IndexSeed, KEY_COUNT_MAX, STRIPE_COUNT_MAX, WritePolicy,
+};
 pub use counters::Counters;
 pub use disk::{StorePoint, SyncMark};
 pub use evict::Room;
@@ -167,7 +169,7 @@ impl Core {
             lease_ns: config.lease_ns,
             write_queue: WriteQueue::new(config.write_queue_max),
             disk_writes_max: config.disk_writes_max,
-            reads: Reads::default(),
+            reads: Reads::NONE,
             disk_reads_max: config.disk_reads_max,
             is_cleaning_cut_short: false,
             sync_epoch: 1,

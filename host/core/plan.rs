@@ -325,7 +325,7 @@ impl Core {
     fn check_reserve(&self, at: usize, index: ChunkIndex) -> Result<(), MissReason> {
         let group = &self.groups[at];
         let slot_count = group.tier(Tier::Host).slots.capacity();
-        let has_disk = group.tier(Tier::Disk).slots.capacity() > 0 && !group.is_disk_lost;
+        let has_disk = group.has_disk();
         let is_sole = self.chunks.at(index).pins == 0 && !self.is_resident(index, Tier::Disk);
         let reserve = (slot_count / 4).clamp(1, RESERVED_COUNT_MAX);
         let is_refused = has_disk && is_sole && group.sole_pinned + reserve >= slot_count;

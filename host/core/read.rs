@@ -5,6 +5,10 @@
 //! on from host memory, whose copy it holds from then on, so that a load larger than the whole host
 //! tier works through it chunk by chunk.
 //!
+//! A stripe has a bounded number of reads under way. A load whose next chunk is on one that has no
+//! more to give waits aside, for that stripe alone, and goes on in front of its group's others: a
+//! drive that does not answer holds up the loads that need it, and no others.
+//!
 //! Invariants: a load that waits for a read holds its chunk and no host slot, so it cannot keep
 //! another from going on; a chunk is read once at a time; a read that fails loses the disk copy, so
 //! it is not tried again.
@@ -17,23 +21,39 @@ use super::evict::Eviction;
 use super::slot::SlotState;
 use super::tier::Tier;
 use super::transfer::{Direction, Failure, Stage};
-use super::{Core, KEY_COUNT_MAX, MissReason};
+use super::{Core, KEY_COUNT_MAX, MissReason, STRIPE_COUNT_MAX};
 use crate::links::List;
 
 /// The reads under way, and what there is to read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Reads {
-    /// Reads under way.
-    pub(super) running: u32,
+    /// Reads under way, by stripe.
+    pub(super) running_on: [u32; STRIPE_COUNT_MAX],
+    /// Loads that wait for a read of the stripe to end; they take turns.
+    pub(super) aside: [List; STRIPE_COUNT_MAX],
     /// The group that is looked at first the next time.
     next_group: usize,
     /// Something has happened since the last step that may let a read begin.
     pub(super) may_begin: bool,
 }
 
+impl Reads {
+    /// No read, and nothing to read.
+    pub(super) const NONE: Self = Self {
+        running_on: [0; STRIPE_COUNT_MAX],
+        aside: [List::EMPTY; STRIPE_COUNT_MAX],
+        next_group: 0,
+        may_begin: false,
+    };
+
+    fn is_any_aside(&self) -> bool {
+        self.aside.iter().any(|aside| !aside.is_empty())
+    }
+}
+
 /// What became of a load that wants a read.
 enum Attempt {
-    /// It reads, or need not any more: look at the next.
+    /// It reads, or need not any more, or waits aside: look at the next.
     Done,
     /// No host slot can be had in the group now.
     Blocked,
@@ -48,7 +68,7 @@ impl Core {
             return;
         }
         let (mut budget, mut steps) = (KEY_COUNT_MAX, Self::steps());
-        let mut is_cut_short = false;
+        let mut is_cut_short = self.bring_back_aside();
         let group_count = self.groups.len();
         let first = self.reads.next_group;
         self.reads.next_group = (first + 1) % group_count;
@@ -79,15 +99,37 @@ impl Core {
         self.reads.may_begin = is_cut_short;
     }
 
+    /// Lets a load go on that waited aside, for each stripe that can begin a read. Returns whether
+    /// another one might, which is known once that one has begun its own.
+    fn bring_back_aside(&mut self) -> bool {
+        let mut has_more = false;
+        for stripe in 0..STRIPE_COUNT_MAX {
+            let can_read = self.reads.running_on[stripe] < self.disk_reads_max;
+            let Some(index) = self.reads.aside[stripe].first().filter(|_| can_read) else {
+                continue;
+            };
+            self.stop_reading(index);
+            let at = usize::from(self.transfers.at(index).group.get());
+            self.transfers.go_on_reading(&mut self.groups[at].waiting_read, index);
+            has_more |= !self.reads.aside[stripe].is_empty();
+        }
+        has_more
+    }
+
     /// Has the next step look once at the loads that wait for a read: what keeps host memory full
     /// may have found a place in the write queue, or been refused one, since they were blocked.
     pub(super) fn retry_reads(&mut self) {
-        self.reads.may_begin |= self.groups.iter().any(|group| !group.waiting_read.is_empty());
+        self.reads.may_begin |= self.is_read_wanted();
     }
 
     /// Whether a step may find a read to start.
     pub(super) fn can_read(&self) -> bool {
-        self.reads.may_begin && self.groups.iter().any(|group| !group.waiting_read.is_empty())
+        self.reads.may_begin && self.is_read_wanted()
+    }
+
+    fn is_read_wanted(&self) -> bool {
+        let is_waiting = self.groups.iter().any(|group| !group.waiting_read.is_empty());
+        is_waiting || self.reads.is_any_aside()
     }
 
     /// Lets a position that is queued wait until its chunk is in host memory.
@@ -100,8 +142,12 @@ impl Core {
     }
 
     pub(super) fn stop_reading(&mut self, index: u32) {
-        let at = usize::from(self.transfers.at(index).group.get());
-        self.transfers.stop_waiting_for_read(&mut self.groups[at].waiting_read, index);
+        let transfer = self.transfers.at(index);
+        let list = match transfer.aside_for {
+            Some(stripe) => &mut self.reads.aside[usize::from(stripe)],
+            None => &mut self.groups[usize::from(transfer.group.get())].waiting_read,
+        };
+        self.transfers.stop_waiting_for_read(list, index);
     }
 
     fn try_read(&mut self, index: u32, position: usize, steps: &mut u32) -> Attempt {
@@ -135,8 +181,13 @@ impl Core {
     }
 
     fn begin_read(&mut self, at: usize, index: u32, position: usize, steps: &mut u32) -> Attempt {
-        if self.reads.running >= self.disk_reads_max {
-            return Attempt::Blocked;
+        let chunk = self.transfers.at(index).chunks[position];
+        let disk_slot = self.slot_of(chunk, Tier::Disk);
+        let stripe = self.groups[at].tier(Tier::Disk).slots.stripe_of(disk_slot);
+        if self.reads.running_on[stripe] >= self.disk_reads_max {
+            self.stop_reading(index);
+            self.transfers.wait_aside(&mut self.reads.aside[stripe], index, stripe);
+            return Attempt::Done;
         }
         if self.groups[at].tier(Tier::Host).slots.counts().free == 0 {
             match self.evict_one(at, Tier::Host, steps) {
@@ -145,14 +196,13 @@ impl Core {
                 Eviction::OutOfSteps => return Attempt::OutOfSteps,
             }
         }
-        let chunk = self.transfers.at(index).chunks[position];
         let taken = self.groups[at].tier_mut(Tier::Host).slots.take(chunk);
         let slot = taken.expect("a slot was freed");
         self.chunks.at_mut(chunk).give_slot(Tier::Host, slot);
         self.add_reader(chunk, Tier::Disk);
         self.transfers.at_mut(index).unmark(position);
         self.join_at(chunk, index, position, Stage::Reading);
-        self.reads.running += 1;
+        self.reads.running_on[stripe] += 1;
         self.start_disk(chunk, DiskHop::Read);
         Attempt::Done
     }
@@ -176,7 +226,9 @@ impl Core {
         let is_reading = self.copy(index, Tier::Host) == Some(SlotState::Filling)
             && self.readers(index, Tier::Disk) == 1;
         assert!(is_reading, "a read ended that was not under way");
-        self.reads.running -= 1;
+        let disk_slot = self.slot_of(index, Tier::Disk);
+        let group = &self.groups[self.chunks.at(index).at()];
+        self.reads.running_on[group.tier(Tier::Disk).slots.stripe_of(disk_slot)] -= 1;
         self.reads.may_begin = true;
         self.counters.read_failures += u64::from(outcome.is_err());
         let is_wanted = self.chunks.at(index).presence == Presence::Here && !self.is_stale(index);

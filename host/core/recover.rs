@@ -3,10 +3,10 @@
 //!
 //! Every disk slot is *unscanned* at first: neither hit nor free. The caller names what it finds,
 //! in any order and at most 64 chunks a call, the coldest first as far as that is known; then, or
-//! in between, it frees the slots in which nothing was found, and says when it is over, since
-//! writes wait for slots that may yet turn out to be free. A chunk found before its parent hangs
-//! below a record without copies; no lookup reaches it until the parent comes, by adoption or by a
-//! store, and eviction takes it first.
+//! in between, it frees the slots in which nothing was found, and says of each stripe when it is
+//! over, since writes wait for slots that may yet turn out to be free. A chunk found before its
+//! parent hangs below a record without copies; no lookup reaches it until the parent comes, by
+//! adoption or by a store, and eviction takes it first. Of a chunk found twice one copy is kept.
 //!
 //! Called by the pager under its lock.
 
@@ -15,7 +15,7 @@ use super::slot::SlotState;
 use super::tier::{Tier, TierState};
 use super::{Core, KEY_COUNT_MAX, Refused};
 use crate::key::Key;
-use crate::units::{GroupIndex, SlotIndex};
+use crate::units::{GroupIndex, SlotIndex, StripeIndex};
 
 /// Slots that one call of [`Core::free_disk_slots`] looks at.
 const FREED_COUNT_MAX: u32 = 4096;
@@ -69,7 +69,7 @@ impl Core {
 
     /// Moves a chunk that was found in `older` to `newer`, where the store has a newer write of it.
     /// Returns whether it moved; otherwise nothing changes: the chunk is not in `older` any more,
-    /// or is being read there, or `newer` is not unscanned.
+    /// or is being read there, or `newer` is not unscanned, or is lost.
     ///
     /// # Errors
     ///
@@ -88,8 +88,9 @@ impl Core {
                 core.chunks.at(*index).slot(Tier::Disk) == Some(older)
                     && core.copy(*index, Tier::Disk) == Some(SlotState::Resident { readers: 0 })
             };
+            let disk = core.groups[at].tier(Tier::Disk);
             let is_unknown =
-                core.groups[at].tier(Tier::Disk).slots.state(newer) == SlotState::Unscanned;
+                disk.slots.state(newer) == SlotState::Unscanned && !core.groups[at].is_lost(newer);
             let Some(index) = core.find(key).filter(is_there).filter(|_| is_unknown) else {
                 return Ok(false);
             };
@@ -129,26 +130,33 @@ impl Core {
         })
     }
 
-    /// Ends a group's recovery: what is unscanned now, because it could not be read, is not used in
-    /// this run, and writes wait for it no longer.
+    /// Ends the recovery of a stripe of a group: what is unscanned now, because it could not be
+    /// read, is not used in this run, and writes wait for it no longer. Nothing waits for a stripe
+    /// that does not exist.
     ///
     /// # Errors
     ///
     /// [`Refused::NoSuchGroup`] and [`Refused::Poisoned`].
-    pub fn end_recovery(&mut self, group: GroupIndex) -> Result<(), Refused> {
+    pub fn end_recovery(&mut self, group: GroupIndex, stripe: StripeIndex) -> Result<(), Refused> {
         self.guarded(|core| {
-            let at = core.group_position(group)?;
-            let group = &mut core.groups[at];
-            group.unreadable = group.tier(Tier::Disk).slots.counts().unscanned;
-            core.launch();
+            core.group_position(group)?;
+            if let Some((at, stripe)) = core.find_stripe(group, stripe) {
+                let group = &mut core.groups[at];
+                let counts = group.tier(Tier::Disk).slots.stripe_counts(stripe);
+                group.stripes[stripe].unreadable = counts.unscanned;
+                core.launch();
+            }
             Ok(())
         })
     }
 
-    /// Whether disk slots may yet turn out to be free.
+    /// Whether disk slots may yet turn out to be free. Nothing more comes of a lost stripe.
     pub(super) fn is_recovering(&self, at: usize) -> bool {
         let group = &self.groups[at];
-        group.tier(Tier::Disk).slots.counts().unscanned > group.unreadable
+        let slots = &group.tier(Tier::Disk).slots;
+        group.stripes.iter().enumerate().any(|(at, stripe)| {
+            !stripe.is_lost && slots.stripe_counts(at).unscanned > stripe.unreadable
+        })
     }
 
     /// Returns a group's chunks that are resident on disk, the one that is evicted next first and
@@ -198,8 +206,8 @@ impl Core {
         let is_root = found.parent.is_none();
         let spares_ancestors = self.groups[at].spares_ancestors();
         let is_odd = spares_ancestors && is_root != (found.depth == 0);
-        if !is_unknown || is_odd || self.groups[at].is_disk_lost || found.parent == Some(found.key)
-        {
+        let is_lost = self.groups[at].is_lost(found.disk_slot);
+        if !is_unknown || is_odd || is_lost || found.parent == Some(found.key) {
             return None;
         }
         let index = match self.find(found.key) {
@@ -297,7 +305,8 @@ impl Core {
         let was_here = self.chunks.at(index).presence == Presence::Here;
         self.unwish(index);
         let slot = found.disk_slot;
-        let durable = self.durable_epoch.min(self.groups[at].durable_until);
+        let durable_until = self.groups[at].stripe_of(slot).durable_until;
+        let durable = self.durable_epoch.min(durable_until);
         let written_in = if found.is_durable { durable } else { self.sync_epoch };
         let group = &mut self.groups[at];
         group.tier_mut(Tier::Disk).slots.adopt(slot, index);

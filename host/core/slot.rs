@@ -10,15 +10,20 @@
 //! Readers are the hops that use the copy. Who merely wants the chunk to stay pins the chunk, not
 //! its slot.
 //!
-//! Invariants: used + free + unscanned = capacity after every call; a used slot has one owner;
-//! readers never go below zero; only a slot without readers becomes free; never-used slots are
-//! handed out in ascending order.
+//! The slots of the disk tier fall into stripes, one after the other in number. Each has its own
+//! free slots; the next one comes from the stripe of which the largest share is free, so that
+//! stripes of different sizes fill up together.
+//!
+//! Invariants: used + free + unscanned = capacity after every call, in each stripe and in all; a
+//! used slot has one owner; readers never go below zero; only a slot without readers becomes free;
+//! never-used slots of a stripe are handed out in ascending order; none of a stopped stripe is.
 //!
 //! Called by `core` alone.
 
 use super::chunk::ChunkIndex;
 use crate::links::NONE;
 use crate::units::SlotIndex;
+use std::ops::Range;
 
 /// What a slot is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,16 +54,17 @@ struct Slot {
 pub struct SlotCounts {
     /// Slots that are filling, resident, draining or stuck.
     pub used: u32,
-    /// Slots that can be taken at once.
+    /// Slots that nobody owns: can be taken at once, unless their stripe takes no more writes.
     pub free: u32,
     /// Slots that recovery has not looked at yet; none in the host tier.
     pub unscanned: u32,
 }
 
-/// The slots of one group in one tier.
+/// A run of a pool's slots with free ones of its own: a stripe of the disk tier, or all of host
+/// memory.
 #[derive(Debug)]
-pub(crate) struct SlotPool {
-    slots: Box<[Slot]>,
+struct Stripe {
+    slots: Range<u32>,
     /// The free slot handed out next; [`NONE`] when all free slots are fresh.
     free_head: u32,
     /// The last of the free slots that are not fresh; meaningless when there is none.
@@ -67,39 +73,125 @@ pub(crate) struct SlotPool {
     fresh: u32,
     used: u32,
     unscanned: u32,
+    /// No slot of it is handed out any more.
+    is_stopped: bool,
+}
+
+impl Stripe {
+    fn counts(&self) -> SlotCounts {
+        let free = self.slot_count() - self.used - self.unscanned;
+        SlotCounts { used: self.used, free, unscanned: self.unscanned }
+    }
+
+    fn slot_count(&self) -> u32 {
+        self.slots.end - self.slots.start
+    }
+
+    /// Whether a larger share of its slots is free than of the other's.
+    fn is_emptier(&self, other: &Self) -> bool {
+        let scaled = |free: u32, slots: u32| u64::from(free) * u64::from(slots);
+        let (own, others) = (self.counts().free, other.counts().free);
+        scaled(own, other.slot_count()) > scaled(others, self.slot_count())
+    }
+}
+
+/// The slots of one group in one tier.
+#[derive(Debug)]
+pub(crate) struct SlotPool {
+    slots: Box<[Slot]>,
+    /// In the order of their slots, without gaps.
+    stripes: Vec<Stripe>,
 }
 
 impl SlotPool {
     /// Bytes of one slot's record.
     pub(crate) const SLOT_BYTES: usize = size_of::<Slot>();
 
-    /// Makes a pool of free slots.
+    /// Makes a pool of free slots, in one stripe.
     pub(crate) fn new(slot_count: u32) -> Self {
-        let free = Slot { state: SlotState::Free { next: NONE }, chunk: ChunkIndex::NONE };
-        Self {
-            slots: vec![free; slot_count as usize].into_boxed_slice(),
-            free_head: NONE,
-            free_tail: NONE,
-            fresh: 0,
-            used: 0,
-            unscanned: 0,
-        }
+        Self::with_stripes(&[slot_count], SlotState::Free { next: NONE })
     }
 
-    /// Makes a pool of slots of which nothing is known yet.
-    pub(crate) fn unscanned(slot_count: u32) -> Self {
-        let mut pool = Self::new(slot_count);
-        for slot in &mut pool.slots {
-            slot.state = SlotState::Unscanned;
+    /// Makes a pool of slots of which nothing is known yet, so many in each stripe.
+    pub(crate) fn unscanned(slot_counts: &[u32]) -> Self {
+        let mut pool = Self::with_stripes(slot_counts, SlotState::Unscanned);
+        for stripe in &mut pool.stripes {
+            stripe.fresh = stripe.slots.end;
+            stripe.unscanned = stripe.slot_count();
         }
-        pool.fresh = slot_count;
-        pool.unscanned = slot_count;
         pool
     }
 
+    fn with_stripes(slot_counts: &[u32], state: SlotState) -> Self {
+        let mut stripes = Vec::with_capacity(slot_counts.len());
+        let mut end = 0;
+        for slot_count in slot_counts {
+            let slots = end..end + slot_count;
+            end = slots.end;
+            stripes.push(Stripe {
+                free_head: NONE,
+                free_tail: NONE,
+                fresh: slots.start,
+                used: 0,
+                unscanned: 0,
+                is_stopped: false,
+                slots,
+            });
+        }
+        let slot = Slot { state, chunk: ChunkIndex::NONE };
+        Self { slots: vec![slot; end as usize].into_boxed_slice(), stripes }
+    }
+
+    /// Counts the slots of all stripes.
     pub(crate) fn counts(&self) -> SlotCounts {
-        let free = self.capacity() - self.used - self.unscanned;
-        SlotCounts { used: self.used, free, unscanned: self.unscanned }
+        let mut sum = SlotCounts::default();
+        for SlotCounts { used, free, unscanned } in self.stripes.iter().map(Stripe::counts) {
+            sum.used += used;
+            sum.free += free;
+            sum.unscanned += unscanned;
+        }
+        sum
+    }
+
+    /// Counts the slots of one stripe.
+    pub(crate) fn stripe_counts(&self, stripe: usize) -> SlotCounts {
+        self.stripes[stripe].counts()
+    }
+
+    pub(crate) fn stripe_count(&self) -> usize {
+        self.stripes.len()
+    }
+
+    /// Returns the slots of a stripe.
+    pub(crate) fn stripe(&self, stripe: usize) -> Range<u32> {
+        self.stripes[stripe].slots.clone()
+    }
+
+    /// Returns the stripe that a slot is of.
+    pub(crate) fn stripe_of(&self, slot: SlotIndex) -> usize {
+        self.stripes.partition_point(|stripe| stripe.slots.end <= slot.get())
+    }
+
+    /// Hands out no slot of a stripe any more.
+    pub(crate) fn stop(&mut self, stripe: usize) {
+        self.stripes[stripe].is_stopped = true;
+    }
+
+    pub(crate) fn is_stopped(&self, stripe: usize) -> bool {
+        self.stripes[stripe].is_stopped
+    }
+
+    /// Returns the stripe to take the next slot from: of those that are not stopped, and that
+    /// `may_take` allows, the one with the largest share of its slots free; the first of several.
+    pub(crate) fn emptiest(&self, may_take: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut emptiest: Option<(usize, &Stripe)> = None;
+        for (at, stripe) in self.stripes.iter().enumerate() {
+            let can_take = !stripe.is_stopped && stripe.counts().free > 0 && may_take(at);
+            if can_take && emptiest.is_none_or(|(_, other)| stripe.is_emptier(other)) {
+                emptiest = Some((at, stripe));
+            }
+        }
+        emptiest.map(|(at, _)| at)
     }
 
     pub(crate) fn capacity(&self) -> u32 {
@@ -114,48 +206,59 @@ impl SlotPool {
         self.slots[slot.get() as usize].chunk
     }
 
-    /// Hands a free slot to `chunk`, in state Filling.
+    /// Hands a free slot of the emptiest stripe to `chunk`, in state Filling.
     pub(crate) fn take(&mut self, chunk: ChunkIndex) -> Option<SlotIndex> {
-        let slot = if self.free_head != NONE {
-            let slot = self.free_head;
+        let stripe = self.emptiest(|_| true)?;
+        self.take_in(stripe, chunk)
+    }
+
+    /// Hands a free slot of a stripe to `chunk`, in state Filling.
+    pub(crate) fn take_in(&mut self, stripe: usize, chunk: ChunkIndex) -> Option<SlotIndex> {
+        let stripe = &mut self.stripes[stripe];
+        let slot = if stripe.free_head != NONE {
+            let slot = stripe.free_head;
             let SlotState::Free { next } = self.slots[slot as usize].state else {
                 unreachable!("the free list holds free slots");
             };
-            self.free_head = next;
+            stripe.free_head = next;
             slot
-        } else if self.fresh < self.capacity() {
-            self.fresh += 1;
-            self.fresh - 1
+        } else if stripe.fresh < stripe.slots.end {
+            stripe.fresh += 1;
+            stripe.fresh - 1
         } else {
             return None;
         };
         self.slots[slot as usize] = Slot { state: SlotState::Filling, chunk };
-        self.used += 1;
+        stripe.used += 1;
         Some(SlotIndex::new(slot))
     }
 
     /// Hands an unscanned slot to the chunk that was found in it, in state Resident.
     pub(crate) fn adopt(&mut self, slot: SlotIndex, chunk: ChunkIndex) {
         assert_eq!(self.state(slot), SlotState::Unscanned, "slot {slot} is known");
-        self.unscanned -= 1;
-        self.used += 1;
+        let stripe = self.stripe_mut(slot);
+        stripe.unscanned -= 1;
+        stripe.used += 1;
         self.slots[slot.get() as usize] = Slot { state: SlotState::Resident { readers: 0 }, chunk };
     }
 
-    /// Makes an unscanned slot free, to be handed out after those that are free already. Returns
-    /// whether it was unscanned.
+    /// Makes an unscanned slot free, to be handed out after those of its stripe that are free
+    /// already. Returns whether it was unscanned.
     pub(crate) fn free_unscanned(&mut self, slot: SlotIndex) -> bool {
         if self.state(slot) != SlotState::Unscanned {
             return false;
         }
-        self.unscanned -= 1;
-        self.set(slot, SlotState::Free { next: NONE });
-        if self.free_head == NONE {
-            self.free_head = slot.get();
-        } else {
-            self.set(SlotIndex::new(self.free_tail), SlotState::Free { next: slot.get() });
+        let stripe = self.stripe_mut(slot);
+        stripe.unscanned -= 1;
+        let tail = std::mem::replace(&mut stripe.free_tail, slot.get());
+        let is_first = stripe.free_head == NONE;
+        if is_first {
+            stripe.free_head = slot.get();
         }
-        self.free_tail = slot.get();
+        self.set(slot, SlotState::Free { next: NONE });
+        if !is_first {
+            self.set(SlotIndex::new(tail), SlotState::Free { next: slot.get() });
+        }
         true
     }
 
@@ -202,12 +305,13 @@ impl SlotPool {
                 | SlotState::Draining { readers: 0 }
         );
         assert!(is_unread, "slot {slot} cannot be freed: it is {:?}", self.state(slot));
-        if self.free_head == NONE {
-            self.free_tail = slot.get();
+        let stripe = self.stripe_mut(slot);
+        if stripe.free_head == NONE {
+            stripe.free_tail = slot.get();
         }
-        self.set(slot, SlotState::Free { next: self.free_head });
-        self.free_head = slot.get();
-        self.used = self.used.checked_sub(1).expect("a used slot is freed once");
+        let next = std::mem::replace(&mut stripe.free_head, slot.get());
+        stripe.used = stripe.used.checked_sub(1).expect("a used slot is freed once");
+        self.set(slot, SlotState::Free { next });
     }
 
     /// Takes a filling slot out of use, because its hop was given up and may still touch it.
@@ -221,6 +325,11 @@ impl SlotPool {
         assert_eq!(self.state(slot), SlotState::Stuck, "slot {slot} is not stuck");
         self.set(slot, SlotState::Filling);
         self.free(slot);
+    }
+
+    fn stripe_mut(&mut self, slot: SlotIndex) -> &mut Stripe {
+        let stripe = self.stripe_of(slot);
+        &mut self.stripes[stripe]
     }
 
     fn set(&mut self, slot: SlotIndex, state: SlotState) {

@@ -7,6 +7,7 @@ use super::slot::SlotPool;
 use crate::layout::Attention;
 use crate::links::List;
 use crate::policy::Policy;
+use crate::units::SlotIndex;
 
 /// A tier whose slots the core hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,25 @@ impl Tier {
     }
 }
 
+/// What one group keeps of one stripe of its disk tier, besides the slots.
+#[derive(Debug)]
+pub(super) struct StripeState {
+    /// Slots that recovery could not read: unscanned for good.
+    pub(super) unreadable: u32,
+    /// What was written in later epochs never becomes durable: writing was stopped, maybe because
+    /// its sync failed.
+    pub(super) durable_until: u64,
+    /// Nothing is read any more either; its slots before `lost_until` are given up.
+    pub(super) is_lost: bool,
+    pub(super) lost_until: u32,
+}
+
+impl StripeState {
+    fn new(first: u32) -> Self {
+        Self { unreadable: 0, durable_until: u64::MAX, is_lost: false, lost_until: first }
+    }
+}
+
 /// One group's slots in one tier and the order in which they are given up.
 #[derive(Debug)]
 pub(super) struct TierState {
@@ -63,7 +83,7 @@ impl TierState {
 /// One group's tiers and family.
 #[derive(Debug)]
 pub(super) struct GroupState {
-    /// By [`Tier::number`]; without a disk tier that one has no slots.
+    /// By [`Tier::number`]; without a disk tier that one has no slots and no stripes.
     pub(super) tiers: [TierState; 2],
     pub(super) attention: Attention,
     pub(super) pieces_per_chunk: u32,
@@ -73,16 +93,8 @@ pub(super) struct GroupState {
     pub(super) waiting_read: List,
     /// The sync epoch in which each disk slot was written.
     pub(super) written_in: Box<[u64]>,
-    /// Disk slots that recovery could not read: unscanned for good.
-    pub(super) unreadable: u32,
-    /// Nothing is written any more.
-    pub(super) are_writes_stopped: bool,
-    /// What was written in later epochs never becomes durable: writing was stopped, maybe because
-    /// its sync failed.
-    pub(super) durable_until: u64,
-    /// Nothing is read any more either; disk slots before `lost_until` are given up.
-    pub(super) is_disk_lost: bool,
-    pub(super) lost_until: u32,
+    /// By stripe of the disk tier.
+    pub(super) stripes: Vec<StripeState>,
     /// Host slots in use above which cleaning begins, and at which it ends; none when chunks are
     /// written as they come.
     pub(super) thresholds: Option<(u32, u32)>,
@@ -100,9 +112,12 @@ impl GroupState {
         write_policy: WritePolicy,
         make_policy: impl Fn(u32) -> Box<dyn Policy>,
     ) -> Self {
-        let (slot_count, disk_slot_count) = (config.slot_count, config.disk_slot_count);
+        let slot_count = config.slot_count;
         let host = TierState::new(SlotPool::new(slot_count), make_policy(slot_count));
-        let disk_slots = SlotPool::unscanned(disk_slot_count);
+        let disk_slots = SlotPool::unscanned(&config.disk_slot_counts);
+        let disk_slot_count = disk_slots.capacity();
+        let firsts = (0..disk_slots.stripe_count()).map(|stripe| disk_slots.stripe(stripe).start);
+        let stripes = firsts.map(StripeState::new).collect();
         let disk = TierState::new(disk_slots, make_policy(disk_slot_count));
         Self {
             tiers: [host, disk],
@@ -111,11 +126,7 @@ impl GroupState {
             orphaned: List::EMPTY,
             waiting_read: List::EMPTY,
             written_in: vec![0; disk_slot_count as usize].into_boxed_slice(),
-            unreadable: 0,
-            are_writes_stopped: false,
-            durable_until: u64::MAX,
-            is_disk_lost: false,
-            lost_until: 0,
+            stripes,
             thresholds: write_policy.thresholds(slot_count),
             is_cleaning: false,
             flush: Flush::finished(slot_count),
@@ -130,6 +141,21 @@ impl GroupState {
 
     pub(super) fn tier_mut(&mut self, tier: Tier) -> &mut TierState {
         &mut self.tiers[tier.number()]
+    }
+
+    /// The stripe that a disk slot is of.
+    pub(super) fn stripe_of(&self, slot: SlotIndex) -> &StripeState {
+        &self.stripes[self.tier(Tier::Disk).slots.stripe_of(slot)]
+    }
+
+    /// Whether the stripe of a disk slot was given up.
+    pub(super) fn is_lost(&self, slot: SlotIndex) -> bool {
+        self.stripe_of(slot).is_lost
+    }
+
+    /// Whether anything can be on disk.
+    pub(super) fn has_disk(&self) -> bool {
+        self.stripes.iter().any(|stripe| !stripe.is_lost)
     }
 
     /// Whether eviction must spare a chunk that has descendants.

@@ -158,6 +158,8 @@ pub(super) struct Transfer {
     pub(super) announced: Announced,
     /// Bit `i`: position `i` is queued for a read, and holds no host slot.
     to_read: u64,
+    /// The stripe whose reads it waits for aside from its group's others.
+    pub(super) aside_for: Option<u8>,
     /// Why it was given up while some of it was being read.
     pub(super) given_up: Option<Failure>,
     /// Everything was cleared since it began.
@@ -181,6 +183,7 @@ impl Transfer {
         is_detached: false,
         announced: Announced::Nothing,
         to_read: 0,
+        aside_for: None,
         given_up: None,
         is_cleared: false,
         epoch: 0,
@@ -272,7 +275,7 @@ pub(super) struct TransferTable {
     /// Members: free records, or those that wait for staging; never both.
     links: Links,
     free: List,
-    /// Members: transfers of which some positions wait for a read.
+    /// Members: transfers of which some positions wait for a read, by group or aside.
     read_links: Links,
     /// Members: joined or reading positions, [`KEY_COUNT_MAX`] a transfer, by the chunk that they
     /// wait for.
@@ -394,6 +397,19 @@ impl TransferTable {
 
     pub(super) fn stop_waiting_for_read(&mut self, waiting: &mut List, index: u32) {
         self.read_links.remove(waiting, index);
+        self.at_mut(index).aside_for = None;
+    }
+
+    /// Lets a transfer that waits in no list wait for the reads of a stripe.
+    pub(super) fn wait_aside(&mut self, aside: &mut List, index: u32, stripe: usize) {
+        self.read_links.push_back(aside, index);
+        let stripe = u8::try_from(stripe).expect("a tier has at most 16 stripes");
+        self.at_mut(index).aside_for = Some(stripe);
+    }
+
+    /// Lets a transfer that waits in no list wait in front of all others.
+    pub(super) fn go_on_reading(&mut self, waiting: &mut List, index: u32) {
+        self.read_links.push_front(waiting, index);
     }
 
     pub(super) fn is_waiting_for_read(&self, index: u32) -> bool {

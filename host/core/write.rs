@@ -22,10 +22,9 @@ use super::chunk::{ChunkIndex, Presence};
 use super::evict::Eviction;
 use super::slot::SlotState;
 use super::tier::Tier;
-use super::{Core, KEY_COUNT_MAX};
+use super::{Core, KEY_COUNT_MAX, STRIPE_COUNT_MAX};
 use crate::layout::GROUP_COUNT_MAX;
 use crate::links::{Links, List, NONE};
-use crate::units::GroupIndex;
 
 /// What a place waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +55,19 @@ pub(super) struct Place {
     has_waited: bool,
 }
 
+/// What a search for a disk slot came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DiskRoom {
+    /// The stripe has a free slot.
+    In(usize),
+    /// The stripes with free slots have as many writes under way as they may.
+    Busy,
+    /// Nothing can be evicted now.
+    Nothing,
+    /// The search was cut short.
+    OutOfSteps,
+}
+
 /// The chunks that are to be written.
 #[derive(Debug)]
 pub(super) struct WriteQueue {
@@ -66,9 +78,10 @@ pub(super) struct WriteQueue {
     wished: List,
     queued: [List; GROUP_COUNT_MAX],
     taken: u32,
-    /// Writes under way: in all, and by group.
+    /// Writes under way: in all, by group, and by stripe.
     pub(super) running: u32,
     pub(super) running_in: [u32; GROUP_COUNT_MAX],
+    pub(super) running_on: [u32; STRIPE_COUNT_MAX],
     /// The group whose queue is looked at first the next time.
     next_group: usize,
     /// The last step ended before its work did.
@@ -98,6 +111,7 @@ impl WriteQueue {
             taken: 0,
             running: 0,
             running_in: [0; GROUP_COUNT_MAX],
+            running_on: [0; STRIPE_COUNT_MAX],
             next_group: 0,
             is_cut_short: false,
         }
@@ -204,8 +218,8 @@ impl WriteQueue {
 impl Core {
     /// Whether chunks of the group can be written at all.
     pub(super) fn writes(&self, at: usize) -> bool {
-        let group = &self.groups[at];
-        group.tier(Tier::Disk).slots.capacity() > 0 && !group.are_writes_stopped
+        let slots = &self.groups[at].tier(Tier::Disk).slots;
+        (0..slots.stripe_count()).any(|stripe| !slots.is_stopped(stripe))
     }
 
     /// Lets a chunk that is filling or resident in host memory wait for its write, unless it is on
@@ -359,9 +373,6 @@ impl Core {
             self.drop_write(index);
             return true;
         }
-        if self.write_queue.running >= self.disk_writes_max {
-            return false;
-        }
         // A parent that came back after this one was queued goes first.
         if let Some(parent) = self.unwritten_parent(index) {
             let on = self.chunks.at(parent).write.place;
@@ -372,16 +383,17 @@ impl Core {
                 return true;
             }
         }
-        match self.free_disk_slot(at, steps) {
-            Eviction::Freed => {
-                self.start_write(index);
+        match self.find_disk_room(at, steps) {
+            DiskRoom::In(stripe) => {
+                self.start_write(index, stripe);
                 true
             }
-            Eviction::OutOfSteps => {
+            DiskRoom::Busy => false,
+            DiskRoom::OutOfSteps => {
                 self.write_queue.is_cut_short = true;
                 false
             }
-            Eviction::Nothing => {
+            DiskRoom::Nothing => {
                 let is_slot_due = self.is_recovering(at) || self.write_queue.running_in[at] > 0;
                 if !is_slot_due {
                     self.fail_write(index);
@@ -393,28 +405,43 @@ impl Core {
         }
     }
 
-    fn free_disk_slot(&mut self, at: usize, steps: &mut u32) -> Eviction {
-        let counts = self.groups[at].tier(Tier::Disk).slots.counts();
-        if counts.free > 0 {
-            return Eviction::Freed;
+    /// Finds a stripe for a group's next write, and evicts until one has a free slot. What leaves a
+    /// stripe that is stopped makes no room, so that this may take several.
+    fn find_disk_room(&mut self, at: usize, steps: &mut u32) -> DiskRoom {
+        loop {
+            let slots = &self.groups[at].tier(Tier::Disk).slots;
+            let running = &self.write_queue.running_on;
+            let has_place = |stripe: usize| running[stripe] < self.disk_writes_max;
+            if let Some(stripe) = slots.emptiest(has_place) {
+                return DiskRoom::In(stripe);
+            }
+            let is_idle = |stripe: usize| !slots.is_stopped(stripe) && has_place(stripe);
+            if slots.emptiest(|_| true).is_some() || !(0..slots.stripe_count()).any(is_idle) {
+                return DiskRoom::Busy;
+            }
+            // While recovery looks on, some slots may turn out to be free, and what it found first
+            // may look like orphans.
+            if self.is_recovering(at) {
+                return DiskRoom::Nothing;
+            }
+            match self.evict_one(at, Tier::Disk, steps) {
+                Eviction::Freed => {}
+                Eviction::Nothing => return DiskRoom::Nothing,
+                Eviction::OutOfSteps => return DiskRoom::OutOfSteps,
+            }
         }
-        // While recovery looks on, some slots may turn out to be free, and what it found first may
-        // look like orphans.
-        if self.is_recovering(at) {
-            return Eviction::Nothing;
-        }
-        self.evict_one(at, Tier::Disk, steps)
     }
 
-    fn start_write(&mut self, index: ChunkIndex) {
+    fn start_write(&mut self, index: ChunkIndex, stripe: usize) {
         self.unwish(index);
         let at = self.chunks.at(index).at();
-        let taken = self.groups[at].tier_mut(Tier::Disk).slots.take(index);
-        let disk_slot = taken.expect("a slot was freed");
+        let taken = self.groups[at].tier_mut(Tier::Disk).slots.take_in(stripe, index);
+        let disk_slot = taken.expect("the stripe has a free slot");
         self.chunks.at_mut(index).give_slot(Tier::Disk, disk_slot);
         self.add_reader(index, Tier::Host);
         self.write_queue.running += 1;
         self.write_queue.running_in[at] += 1;
+        self.write_queue.running_on[stripe] += 1;
         self.start_disk(index, DiskHop::Write);
     }
 
@@ -434,15 +461,16 @@ impl Core {
             "a write ended that was not under way"
         );
         let at = self.chunks.at(index).at();
+        let slot = self.slot_of(index, Tier::Disk);
         self.write_queue.running -= 1;
         self.write_queue.running_in[at] -= 1;
+        self.write_queue.running_on[self.groups[at].tier(Tier::Disk).slots.stripe_of(slot)] -= 1;
         let is_wanted = self.chunks.at(index).presence == Presence::Here
             && !self.is_stale(index)
-            && !self.groups[at].is_disk_lost;
+            && !self.groups[at].is_lost(slot);
         self.counters.write_failures += u64::from(outcome.is_err());
         if outcome.is_ok() && is_wanted {
             self.counters.written += 1;
-            let slot = self.slot_of(index, Tier::Disk);
             let group = &mut self.groups[at];
             group.tier_mut(Tier::Disk).slots.filled(slot);
             group.written_in[slot.get() as usize] = self.sync_epoch;
@@ -457,11 +485,5 @@ impl Core {
             self.abandon_fill(index, Tier::Disk);
         }
         self.remove_reader(index, Tier::Host);
-    }
-
-    /// Checks that a disk hop can be of a group.
-    pub(super) fn disk_group(&mut self, group: GroupIndex) -> Option<usize> {
-        let at = usize::from(group.get());
-        (at < self.groups.len()).then_some(at)
     }
 }

@@ -55,11 +55,38 @@ pub struct FileError {
     pub path: PathBuf,
     /// What kind of failure it is.
     pub kind: ErrorKind,
+    /// The system's number, where it has one.
+    pub errno: Option<i32>,
     /// The system's words.
     pub reason: String,
 }
 
+/// What the system says when a drive, or what leads to it, fails or is full.
+const DRIVE_ERRORS: [Errno; 14] = [
+    Errno::EIO,
+    Errno::ENXIO,
+    Errno::ENODEV,
+    Errno::ENOMEDIUM,
+    Errno::EREMOTEIO,
+    Errno::EUCLEAN,
+    Errno::EROFS,
+    Errno::ENOSPC,
+    Errno::EDQUOT,
+    Errno::ETIMEDOUT,
+    Errno::ESTALE,
+    Errno::ENOTCONN,
+    Errno::ESHUTDOWN,
+    Errno::EHOSTDOWN,
+];
+
 impl FileError {
+    /// Returns whether the drive is to blame, which fails, is read-only or full, and not what was
+    /// asked for, such as a path that leads nowhere.
+    pub fn is_of_drive(&self) -> bool {
+        let errno = self.errno.map(Errno::from_raw);
+        errno.is_some_and(|errno| DRIVE_ERRORS.contains(&errno))
+    }
+
     /// Reports a failed call. A quota without room is a lack of room like any other.
     pub(super) fn new(call: FileCall, path: &Path, error: &io::Error) -> Self {
         let kind = match error.kind() {
@@ -70,7 +97,7 @@ impl FileError {
             Some(Errno::ELOOP) => "it is a symbolic link, which is never followed".to_owned(),
             _ => error.to_string(),
         };
-        Self { call, path: path.to_owned(), kind, reason }
+        Self { call, path: path.to_owned(), kind, errno: error.raw_os_error(), reason }
     }
 }
 
@@ -145,4 +172,22 @@ impl IoFault {
 /// A ring cancels what a thread submitted and had not begun when the thread ends.
 pub(super) fn is_transient(errno: Errno) -> bool {
     matches!(errno, Errno::EAGAIN | Errno::EINTR | Errno::ECANCELED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Errno, FileCall, FileError, Path};
+
+    #[test]
+    fn a_drive_is_to_blame_for_its_own_failures_and_for_no_wrong_path() {
+        let is_of_drive = |errno: Errno| {
+            FileError::new(FileCall::Open, Path::new("data"), &errno.into()).is_of_drive()
+        };
+        for errno in [Errno::EIO, Errno::ENODEV, Errno::EROFS, Errno::ENOSPC, Errno::EDQUOT] {
+            assert!(is_of_drive(errno), "{errno}");
+        }
+        for errno in [Errno::ENOENT, Errno::EACCES, Errno::EPERM, Errno::ELOOP, Errno::ENOTDIR] {
+            assert!(!is_of_drive(errno), "{errno}");
+        }
+    }
 }

@@ -32,6 +32,11 @@ const RETRY_COUNT_MAX: u32 = 16;
 /// Bytes of the unit in which `stat` counts blocks, whatever the file system's are.
 const STAT_BLOCK_BYTES: u64 = 512;
 
+/// What a file lies on, as far as places are shared: the file system's device number (`man 2
+/// stat`). What no drive can be told of shares places with its like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct DriveId(u64);
+
 /// An open file. Closed, and its lock let go, when the last owner drops it.
 #[derive(Debug)]
 pub(super) struct OpenFile {
@@ -39,6 +44,7 @@ pub(super) struct OpenFile {
     handle: File,
     path: PathBuf,
     is_writable: bool,
+    drive: DriveId,
     /// Its place in a ring's table of files.
     pub(super) place: Option<u32>,
 }
@@ -52,6 +58,11 @@ impl OpenFile {
     /// Returns the descriptor, with its handle's lifetime.
     pub(super) fn handle(&self) -> &File {
         &self.handle
+    }
+
+    /// Returns what it lies on.
+    pub(super) fn drive(&self) -> DriveId {
+        self.drive
     }
 
     /// Returns whether it may be written.
@@ -113,7 +124,8 @@ impl RealFiles {
     pub(super) fn name(&mut self, handle: File, path: &Path, is_writable: bool) -> OpenFile {
         let id = FileId::new(self.next);
         self.next = self.next.checked_add(1).expect("fewer than 2^32 files are opened");
-        OpenFile { id, handle, path: path.to_owned(), is_writable, place: None }
+        let drive = handle.metadata().map(|metadata| DriveId(metadata.dev())).unwrap_or_default();
+        OpenFile { id, handle, path: path.to_owned(), is_writable, drive, place: None }
     }
 
     /// Adds an opened file.

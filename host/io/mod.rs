@@ -32,7 +32,9 @@
 //!   lives until the kernel does, or for ever;
 //! - every operation that was taken in is reported exactly once: within `io_timeout` of its start
 //!   plus the time that a cancel takes (a tenth of that, at most 1 s); one that waits for its start
-//!   waits as long as others end, and for `io_timeout` once none do;
+//!   waits as long as others of its drive end, and for `io_timeout` once none do;
+//! - operations under way are bounded for each drive, that is file system, so that one which does
+//!   not answer takes no place from another;
 //! - a short transfer is resumed by the back end, so that an operation moved all its bytes or
 //!   failed; a result is never taken for success without comparing it with the length;
 //! - operations are unordered: who needs an order submits the second after the first is reported;
@@ -68,8 +70,8 @@ mod waiting;
 pub use error::{FileCall, FileError, IoFault};
 pub use memory::{IoBuffer, IoMemory, SlotPages, SlotWatch};
 pub use open::{
-    DEFAULT_DISK_DEPTH, DEFAULT_DISK_DEPTH_BYTES, DEFAULT_IO_TIMEOUT, DISK_DEPTH_MAX, DiskBackend,
-    DiskError, DiskOptions, IO_TIMEOUT_MAX, open_disk,
+    DEFAULT_DISK_DEPTH, DEFAULT_DISK_DEPTH_BYTES, DEFAULT_IO_TIMEOUT, DISK_DEPTH_MAX,
+    DISK_PLACE_COUNT_MAX, DiskBackend, DiskError, DiskOptions, IO_TIMEOUT_MAX, open_disk,
 };
 
 /// Offsets, lengths and memory of every operation are multiples of this, in bytes.
@@ -326,11 +328,11 @@ pub trait Disk: Files + Debug + Send {
     /// kernel. Slots of other memory work too, a little slower. A refusal is a downgrade.
     fn register(&mut self, slots: &[Arc<Slab>]);
 
-    /// Returns how many operations are best under way at a time.
+    /// Returns how many operations are best under way at a time on each drive.
     fn depth(&self) -> u32;
 
-    /// Takes operations in and starts them; those over [`depth`](Disk::depth), or over the bytes
-    /// that a disk bounds, wait inside. Reads
+    /// Takes operations in and starts them; those over a drive's [`depth`](Disk::depth), or over
+    /// the bytes that a disk bounds, wait inside. What waits for one drive holds up no other. Reads
     /// and syncs begin before writes that wait, which get every sixteenth place all the same. Every
     /// outcome, refusals included, comes by [`poll`](Disk::poll).
     fn submit(&mut self, operations: Vec<IoOperation>);

@@ -27,13 +27,16 @@ pub const DEFAULT_DISK_DEPTH_BYTES: ByteCount = ByteCount::new(32 << 20);
 /// Most operations under way at a time.
 pub const DISK_DEPTH_MAX: u32 = 1024;
 
+/// Most operations under way at a time on all drives together: what a ring has room for.
+pub const DISK_PLACE_COUNT_MAX: u32 = 8192;
+
 /// How long an operation may take unless asked otherwise.
 pub const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest time that an operation may be given.
 pub const IO_TIMEOUT_MAX: Duration = Duration::from_hours(1);
 
-/// Threads of the back end without `io_uring`, however deep the disk.
+/// Threads for each drive of the back end without `io_uring`, however deep the disk.
 const PSYNC_THREAD_COUNT_MAX: u32 = 16;
 
 /// Who moves the bytes.
@@ -56,10 +59,15 @@ pub struct DiskOptions {
     pub backend: DiskBackend,
     /// How long an operation may take before it is given up; at most [`IO_TIMEOUT_MAX`].
     pub io_timeout: Duration,
-    /// Operations under way at a time, from 1 to [`DISK_DEPTH_MAX`].
+    /// Operations under way at a time on each drive, from 1 to [`DISK_DEPTH_MAX`]. A file system
+    /// counts as a drive.
     pub depth: u32,
-    /// Bytes under way at which no further operation begins, however few operations they are.
+    /// Bytes under way on a drive at which no further operation begins there, however few
+    /// operations they are.
     pub depth_bytes: ByteCount,
+    /// Drives that its files will lie on, at least 1: with `depth` for each, a drive that does not
+    /// answer takes no place from another. The files of more drives share the places.
+    pub drive_count: u32,
 }
 
 impl Default for DiskOptions {
@@ -69,6 +77,7 @@ impl Default for DiskOptions {
             io_timeout: DEFAULT_IO_TIMEOUT,
             depth: DEFAULT_DISK_DEPTH,
             depth_bytes: DEFAULT_DISK_DEPTH_BYTES,
+            drive_count: 1,
         }
     }
 }
@@ -82,6 +91,17 @@ pub enum DiskError {
     Depth {
         /// The depth asked for.
         depth: u32,
+    },
+    /// No drives, or more operations on all of them than there is room for.
+    #[error(
+        "a disk depth of {depth} on each of {drive_count} drives; give at least 1 drive, and at \
+         most {DISK_PLACE_COUNT_MAX} operations on all together"
+    )]
+    Places {
+        /// The depth asked for.
+        depth: u32,
+        /// The drives asked for.
+        drive_count: u32,
     },
     /// No bytes under way.
     #[error("a disk depth of 0 bytes, at which no operation ever begins")]
@@ -130,9 +150,12 @@ pub enum DiskError {
 ///
 /// [`DiskError`].
 pub fn open_disk(options: &DiskOptions) -> Result<Box<dyn Disk>, DiskError> {
-    let &DiskOptions { backend, io_timeout, depth, depth_bytes } = options;
+    let &DiskOptions { backend, io_timeout, depth, depth_bytes, drive_count } = options;
     if !(1..=DISK_DEPTH_MAX).contains(&depth) {
         return Err(DiskError::Depth { depth });
+    }
+    if drive_count == 0 || depth.saturating_mul(drive_count) > DISK_PLACE_COUNT_MAX {
+        return Err(DiskError::Places { depth, drive_count });
     }
     if depth_bytes.get() == 0 {
         return Err(DiskError::DepthBytes);
@@ -142,10 +165,12 @@ pub fn open_disk(options: &DiskOptions) -> Result<Box<dyn Disk>, DiskError> {
     }
     let refusal = match backend {
         DiskBackend::Psync => None,
-        DiskBackend::Auto | DiskBackend::Uring => match Uring::new(depth, io_timeout) {
-            Ok(uring) => return Ok(Box::new(RealDisk::new(uring, io_timeout, depth_bytes))),
-            Err(error) => Some(refusal(&error)),
-        },
+        DiskBackend::Auto | DiskBackend::Uring => {
+            match Uring::new(depth, drive_count, io_timeout) {
+                Ok(uring) => return Ok(Box::new(RealDisk::new(uring, io_timeout, depth_bytes))),
+                Err(error) => Some(refusal(&error)),
+            }
+        }
     };
     if backend == DiskBackend::Uring {
         return Err(DiskError::Uring { reason: refusal.unwrap_or_default() });
@@ -156,7 +181,8 @@ pub fn open_disk(options: &DiskOptions) -> Result<Box<dyn Disk>, DiskError> {
         effect: "disk operations run on threads, with a system call and a switch each: more CPU \
                  time, and those that a drive does not answer cannot be called back",
     });
-    let psync = Psync::new(depth.min(PSYNC_THREAD_COUNT_MAX), io_timeout, downgrade)
+    let depth = depth.min(PSYNC_THREAD_COUNT_MAX);
+    let psync = Psync::new(depth, drive_count, io_timeout, downgrade)
         .map_err(|error| DiskError::Threads { reason: error.to_string() })?;
     Ok(Box::new(RealDisk::new(psync, io_timeout, depth_bytes)))
 }

@@ -2,6 +2,8 @@
 //!
 //! For machines where `io_uring` is refused. A thread stuck in a system call cannot be called back:
 //! its operation is reported without its memory, which stays with the thread until the call ends.
+//! Each drive may have so many threads, and there are as many as the drives that were counted on
+//! may have together.
 //!
 //! Invariants: a transfer is in `queue`, with the thread in `running`, or in `finished`; the mutex
 //! is not held over a system call.
@@ -9,7 +11,7 @@
 //! Called by [`open_disk`](super::open_disk), as an [`Engine`].
 #![expect(unsafe_code, reason = "reads and writes memory that hardware or others use besides")]
 
-use super::files::OpenFile;
+use super::files::{DriveId, OpenFile};
 use super::real::{Engine, Load};
 use super::transfer::{Answer, Call, Transfer, Work};
 use super::{DiskWaker, IoFault, IoFinished};
@@ -31,6 +33,7 @@ const TRANSFERS_PER_THREAD: u32 = 2;
 #[derive(Debug)]
 struct Running {
     tag: u64,
+    drive: DriveId,
     bytes: u64,
     started: Instant,
     /// It was reported without its memory.
@@ -46,6 +49,8 @@ struct State {
     finished: Vec<IoFinished>,
     is_woken: bool,
     is_stopped: bool,
+    /// Threads that a drive may have.
+    depth: usize,
 }
 
 impl State {
@@ -53,8 +58,27 @@ impl State {
         self.running.iter().flatten().count()
     }
 
-    fn given_up_count(&self) -> usize {
-        self.running.iter().flatten().filter(|running| running.is_given_up).count()
+    fn of_drive(&self, drive: DriveId) -> impl Iterator<Item = &Running> + Clone {
+        self.running.iter().flatten().filter(move |running| running.drive == drive)
+    }
+
+    fn given_up_count(&self, drive: DriveId) -> usize {
+        self.of_drive(drive).filter(|running| running.is_given_up).count()
+    }
+
+    /// Whether every thread that a drive may have is stuck in a call.
+    fn is_stuck(&self, drive: DriveId) -> bool {
+        let is_given_up =
+            |running: &Option<Running>| running.as_ref().is_some_and(|it| it.is_given_up);
+        self.given_up_count(drive) >= self.depth || self.running.iter().all(is_given_up)
+    }
+
+    /// Takes the next transfer of a drive that may have another thread.
+    fn next(&mut self) -> Option<Transfer> {
+        let may_begin =
+            |transfer: &Transfer| self.of_drive(transfer.file().drive()).count() < self.depth;
+        let at = self.queue.iter().position(may_begin)?;
+        self.queue.remove(at)
     }
 }
 
@@ -88,19 +112,22 @@ pub(super) struct Psync {
     threads: Vec<JoinHandle<()>>,
     /// Started, and not yet handed over.
     started: Vec<Transfer>,
-    thread_count: u32,
+    /// Threads that a drive may have.
+    depth: u32,
     io_timeout: Duration,
     downgrade: Option<Downgrade>,
 }
 
 impl Psync {
-    /// Starts `thread_count` threads; `downgrade` says why there is nothing better.
+    /// Starts `depth` threads for each of so many drives; `downgrade` says why there is nothing
+    /// better.
     ///
     /// # Errors
     ///
     /// What the system says when it refuses a thread.
     pub(super) fn new(
-        thread_count: u32,
+        depth: u32,
+        drive_count: u32,
         io_timeout: Duration,
         downgrade: Option<Downgrade>,
     ) -> io::Result<Self> {
@@ -108,11 +135,12 @@ impl Psync {
             shared: Arc::new(Shared::default()),
             threads: Vec::new(),
             started: Vec::new(),
-            thread_count,
+            depth,
             io_timeout,
             downgrade,
         };
-        for index in 0..thread_count as usize {
+        psync.shared.state().depth = depth as usize;
+        for index in 0..(depth * drive_count) as usize {
             psync.shared.state().running.push(None);
             let shared = Arc::clone(&psync.shared);
             let thread = thread::Builder::new().name(format!("kvtide-disk-{index}"));
@@ -146,15 +174,16 @@ impl Engine for Psync {
     }
 
     fn depth(&self) -> u32 {
-        self.thread_count
+        self.depth
     }
 
-    fn load(&self) -> Load {
+    fn load(&self, drive: DriveId) -> Load {
         let state = self.shared.state();
         let queued = self.started.iter().chain(&state.queue);
-        let running = state.running.iter().flatten().filter(|running| !running.is_given_up);
+        let queued = queued.filter(|transfer| transfer.file().drive() == drive);
+        let running = state.of_drive(drive).filter(|running| !running.is_given_up);
         let taken = queued.clone().count() + running.clone().count();
-        let working = self.threads.len() - state.given_up_count();
+        let working = state.depth.saturating_sub(state.given_up_count(drive));
         let places = working * TRANSFERS_PER_THREAD as usize;
         Load {
             free_places: u32::try_from(places.saturating_sub(taken)).unwrap_or(u32::MAX),
@@ -185,13 +214,15 @@ impl Engine for Psync {
                 ready.push(IoFinished { tag: running.tag, outcome: timed_out(), memory: None });
             }
         }
-        if state.given_up_count() == self.threads.len() {
-            ready.extend(state.queue.drain(..).map(|transfer| transfer.finish(timed_out())));
-        }
+        let queue = std::mem::take(&mut state.queue);
+        let (stuck, queue): (VecDeque<_>, _) =
+            queue.into_iter().partition(|transfer| state.is_stuck(transfer.file().drive()));
+        state.queue = queue;
+        ready.extend(stuck.into_iter().map(|transfer| transfer.finish(timed_out())));
     }
 
-    fn is_stuck(&self) -> bool {
-        self.shared.state().given_up_count() == self.threads.len()
+    fn is_stuck(&self, drive: DriveId) -> bool {
+        self.shared.state().is_stuck(drive)
     }
 
     fn wait(&mut self, timeout: Duration) {
@@ -249,12 +280,18 @@ impl Engine for Psync {
 fn work(shared: &Shared, index: usize) {
     let mut state = shared.state();
     loop {
-        while state.queue.is_empty() && !state.is_stopped {
+        let mut transfer = loop {
+            if let Some(transfer) = state.next() {
+                break transfer;
+            }
+            if state.is_stopped {
+                return;
+            }
             state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        let Some(mut transfer) = state.queue.pop_front() else { return };
+        };
         state.running[index] = Some(Running {
             tag: transfer.tag(),
+            drive: transfer.file().drive(),
             bytes: transfer.length(),
             started: Instant::now(),
             is_given_up: false,

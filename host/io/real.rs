@@ -6,20 +6,22 @@
 //!   poll   <-------+--------+----------+  ready
 //! ```
 //!
-//! An engine has a number of places; an operation takes one from its start to its report, or to its
-//! end where the kernel does not let go of it. Large operations leave places free: so many bytes
-//! under way are enough for any drive, where small ones need many places. An operation that waits
-//! for a place is given up only when every place is lost in that way, and it has waited for
-//! `io_timeout`: so a slow drive works off its queue, and a dead one ends every operation.
+//! An engine has a number of places, so many for each drive: an operation takes one from its start
+//! to its report, or to its end where the kernel does not let go of it. Files of one file system
+//! are on one drive. So a drive that does not answer takes no place from another. Large operations
+//! leave places free: so many bytes under way are enough for any drive, where small ones need many
+//! places. An operation that waits for a place is given up only when every place that its drive may
+//! have is lost in that way, and it has waited for `io_timeout`: so a slow drive works off its
+//! queue, and a dead one ends every operation.
 //!
 //! Invariants: every operation that was checked is in `waiting`, in the engine or in `ready`, and
 //! in one of them only; dropping the disk frees no memory that the kernel still uses.
 //!
 //! Called by [`open_disk`](super::open_disk) and tests, as [`Disk`].
 
-use super::files::{self, OpenFile, RealFiles};
+use super::files::{self, DriveId, OpenFile, RealFiles};
 use super::transfer::Transfer;
-use super::waiting::Waiting;
+use super::waiting::WaitingDrives;
 use super::{
     DirectoryEntry, Disk, DiskWaker, FileError, FileId, Files, IoFault, IoFinished, IoOperation,
     Lock, OpenMode, OpenedFile, ShutReport, Space,
@@ -32,7 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What an engine has to do.
+/// What an engine has to do on one drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
     /// Transfers that may be started now.
@@ -62,11 +64,11 @@ pub(super) trait Engine: Debug + Send {
     /// Takes over a file that was closed, until nothing uses it.
     fn closed(&mut self, file: Arc<OpenFile>);
 
-    /// Returns how many operations are best under way at a time.
+    /// Returns how many operations are best under way at a time on each drive.
     fn depth(&self) -> u32;
 
-    /// Returns what is to be done, and what room there is for more.
-    fn load(&self) -> Load;
+    /// Returns what is to be done on a drive, and what room there is for more.
+    fn load(&self, drive: DriveId) -> Load;
 
     /// Takes a transfer for the next [`flush`](Engine::flush). There must be room.
     fn start(&mut self, transfer: Transfer, now: Instant);
@@ -77,8 +79,8 @@ pub(super) trait Engine: Debug + Send {
     /// Appends what ended, and what took too long.
     fn reap(&mut self, now: Instant, ready: &mut Vec<IoFinished>);
 
-    /// Returns whether every place is held by an operation that was given up.
-    fn is_stuck(&self) -> bool;
+    /// Returns whether every place that a drive may have is held by an operation that was given up.
+    fn is_stuck(&self, drive: DriveId) -> bool;
 
     /// Sleeps until something ended or is overdue, a waker says so, or `timeout` is over.
     fn wait(&mut self, timeout: Duration);
@@ -98,12 +100,12 @@ pub(super) trait Engine: Debug + Send {
 #[derive(Debug)]
 pub(super) struct RealDisk<E: Engine> {
     files: RealFiles,
-    waiting: Waiting,
+    waiting: WaitingDrives,
     /// Reports that [`poll`](Disk::poll) has not handed out.
     ready: Vec<IoFinished>,
     engine: E,
     io_timeout: Duration,
-    /// Bytes under way at which nothing more begins.
+    /// Bytes under way on a drive at which nothing more begins there.
     depth_bytes: u64,
     is_shut: bool,
 }
@@ -113,7 +115,7 @@ impl<E: Engine> RealDisk<E> {
     pub(super) fn new(engine: E, io_timeout: Duration, depth_bytes: ByteCount) -> Self {
         Self {
             files: RealFiles::default(),
-            waiting: Waiting::default(),
+            waiting: WaitingDrives::default(),
             ready: Vec::new(),
             engine,
             io_timeout,
@@ -124,14 +126,16 @@ impl<E: Engine> RealDisk<E> {
 
     /// Starts what has room.
     fn begin(&mut self, now: Instant) {
-        let mut load = self.engine.load();
-        while load.free_places > 0
-            && load.bytes_under_way < self.depth_bytes
-            && let Some(transfer) = self.waiting.pop()
-        {
-            load.free_places -= 1;
-            load.bytes_under_way += transfer.length();
-            self.engine.start(transfer, now);
+        for (drive, waiting) in self.waiting.iter_mut() {
+            let mut load = self.engine.load(drive);
+            while load.free_places > 0
+                && load.bytes_under_way < self.depth_bytes
+                && let Some(transfer) = waiting.pop()
+            {
+                load.free_places -= 1;
+                load.bytes_under_way += transfer.length();
+                self.engine.start(transfer, now);
+            }
         }
         self.engine.flush();
     }
@@ -140,23 +144,23 @@ impl<E: Engine> RealDisk<E> {
     fn turn(&mut self) {
         let now = Instant::now();
         self.engine.reap(now, &mut self.ready);
-        if self.engine.is_stuck()
-            && let Some(limit) = now.checked_sub(self.io_timeout)
-        {
-            let ready = &mut self.ready;
-            let give_up = |transfer: Transfer| ready.push(transfer.finish(Err(IoFault::TimedOut)));
-            self.waiting.take_older(limit, give_up);
+        if let Some(limit) = now.checked_sub(self.io_timeout) {
+            let engine = &self.engine;
+            let stuck = self.waiting.iter_mut().filter(|(drive, _)| engine.is_stuck(*drive));
+            for (_, waiting) in stuck {
+                let timed_out = |transfer: Transfer| transfer.finish(Err(IoFault::TimedOut));
+                waiting.take_older(limit, |transfer| self.ready.push(timed_out(transfer)));
+            }
         }
         self.begin(now);
     }
 
     /// Returns how long nothing needs to be looked at.
     fn quiet(&self) -> Duration {
-        match self.waiting.oldest() {
-            Some(oldest) if self.engine.is_stuck() => {
-                (oldest + self.io_timeout).saturating_duration_since(Instant::now())
-            }
-            _ => Duration::MAX,
+        let stuck = self.waiting.oldest().filter(|(drive, _)| self.engine.is_stuck(*drive));
+        match stuck.map(|(_, oldest)| oldest).min() {
+            Some(oldest) => (oldest + self.io_timeout).saturating_duration_since(Instant::now()),
+            None => Duration::MAX,
         }
     }
 

@@ -1,18 +1,20 @@
-//! Operations that wait for a place on the drive.
+//! Operations that wait for a place on their drive.
 //!
 //! Reads and syncs go before writes: a load waits for them, while write-behind has time. So that a
-//! stream of reads cannot hold writes back for ever, every sixteenth place is a write's.
+//! stream of reads cannot hold writes back for ever, every sixteenth place is a write's. Each drive
+//! has a queue of its own: what waits for one holds up nothing on another.
 //!
 //! Called by [`real`](super::real).
 
+use super::files::DriveId;
 use super::transfer::{Transfer, Work};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 /// Reads and syncs that begin one after the other while a write waits.
 const AHEAD_COUNT_MAX: u32 = 15;
 
-/// Operations in the order in which they begin.
+/// The operations of one drive in the order in which they begin.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// Reads and syncs.
@@ -60,5 +62,34 @@ impl Waiting {
     /// Returns whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.ahead.is_empty() && self.writes.is_empty()
+    }
+}
+
+/// The operations of all drives.
+#[derive(Debug, Default)]
+pub(super) struct WaitingDrives {
+    drives: BTreeMap<DriveId, Waiting>,
+}
+
+impl WaitingDrives {
+    /// Adds an operation that was taken in at `now`.
+    pub(super) fn push(&mut self, now: Instant, transfer: Transfer) {
+        self.drives.entry(transfer.file().drive()).or_default().push(now, transfer);
+    }
+
+    /// Returns the drives that operations wait for, and those operations.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (DriveId, &mut Waiting)> {
+        let drives = self.drives.iter_mut().map(|(drive, waiting)| (*drive, waiting));
+        drives.filter(|(_, waiting)| !waiting.is_empty())
+    }
+
+    /// Returns when the operation was taken in that waits longest for each drive.
+    pub(super) fn oldest(&self) -> impl Iterator<Item = (DriveId, Instant)> {
+        self.drives.iter().filter_map(|(drive, waiting)| Some((*drive, waiting.oldest()?)))
+    }
+
+    /// Returns whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.drives.values().all(Waiting::is_empty)
     }
 }

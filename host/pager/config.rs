@@ -2,7 +2,8 @@
 
 use super::disk::DiskConfig;
 use crate::core::{
-    ConfigError, CoreConfig, GroupConfig, IndexSeed, LookupError, Refused, common_unit,
+    ConfigError, CoreConfig, GroupConfig, IndexSeed, LookupError, Refused, STRIPE_COUNT_MAX,
+    common_unit,
 };
 use crate::device::{Device, DeviceError, Staging};
 use crate::io::DiskError;
@@ -11,7 +12,7 @@ use crate::mem::SlabError;
 use crate::store::StoreError;
 use crate::units::{ByteCount, GroupIndex};
 use std::hash::{BuildHasher, RandomState};
-use std::iter::repeat;
+use std::path::PathBuf;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -75,8 +76,8 @@ impl PagerConfig {
 #[derive(Debug)]
 pub(super) struct Sizes {
     pub(super) host: Vec<Share>,
-    /// Empty without a disk tier.
-    pub(super) disk: Vec<Share>,
+    /// By stripe and group; empty without a disk tier.
+    pub(super) disk: Vec<Vec<Share>>,
     pub(super) core: CoreConfig,
 }
 
@@ -89,7 +90,12 @@ impl Sizes {
         let disk = match &config.disk {
             Some(disk) => {
                 disk.check()?;
-                disk_shares(&config.layout, disk.capacity)?
+                let stripes = disk.stripes.iter().enumerate();
+                let shares = stripes.map(|(at, stripe)| {
+                    let field = format!("disk.stripes[{at}].capacity");
+                    disk_shares(&field, &config.layout, stripe.capacity)
+                });
+                shares.collect::<Result<_, _>>()?
             }
             None => Vec::new(),
         };
@@ -110,6 +116,14 @@ impl Sizes {
         core.index_seed = IndexSeed::new(random);
         core.validate()?;
         Ok(Self { host, disk, core })
+    }
+}
+
+impl Sizes {
+    /// Returns the disk slots of each stripe, by group.
+    pub(super) fn disk_slot_counts(&self) -> Vec<Vec<u32>> {
+        let counts = |shares: &Vec<Share>| shares.iter().map(|share| share.slot_count).collect();
+        self.disk.iter().map(counts).collect()
     }
 }
 
@@ -141,23 +155,25 @@ pub(crate) const STORE_OVERHEAD_BYTES: u64 = 128 << 10;
 
 /// Splits a root's `capacity` as [`shares`] does the host tier's, with all that a store takes
 /// besides its slots counted in.
-pub(super) fn disk_shares(layout: &Layout, capacity: ByteCount) -> Result<Vec<Share>, OpenError> {
+pub(super) fn disk_shares(
+    field: &str,
+    layout: &Layout,
+    capacity: ByteCount,
+) -> Result<Vec<Share>, OpenError> {
     let extents = capacity.get() / BYTES_PER_EXTENT_BYTE;
     let overhead = (layout.groups().len() as u64 + 1) * STORE_OVERHEAD_BYTES + extents;
     let usable = ByteCount::new(capacity.get().saturating_sub(overhead));
-    shares_with("disk.capacity", layout, usable, INDEX_BYTES_PER_SLOT).map_err(
-        |error| match error {
-            OpenError::CapacityTooSmall { field, group, needed, .. } => {
-                let needed = ByteCount::new(needed.get().saturating_add(overhead));
-                OpenError::CapacityTooSmall { field, group, capacity, needed }
-            }
-            error => error,
-        },
-    )
+    shares_with(field, layout, usable, INDEX_BYTES_PER_SLOT).map_err(|error| match error {
+        OpenError::CapacityTooSmall { field, group, needed, .. } => {
+            let needed = ByteCount::new(needed.get().saturating_add(overhead));
+            OpenError::CapacityTooSmall { field, group, capacity, needed }
+        }
+        error => error,
+    })
 }
 
 fn shares_with(
-    field: &'static str,
+    field: &str,
     layout: &Layout,
     capacity: ByteCount,
     bytes_besides: u64,
@@ -180,7 +196,7 @@ fn shares_with(
         let slot_count = u32::try_from(tokens_held / tokens).unwrap_or(u32::MAX);
         if slot_count == 0 {
             let needed = smallest_capacity(layout, per_token, scale);
-            let group = group.index();
+            let (field, group) = (field.to_owned(), group.index());
             return Err(OpenError::CapacityTooSmall { field, group, capacity, needed });
         }
         let slot = ByteCount::new(slot.get() - bytes_besides);
@@ -201,21 +217,20 @@ fn slot_bytes(group: &Group) -> Result<ByteCount, LayoutError> {
     Packing::new(group, group.blocks_per_chunk()).map(|packing| packing.slot())
 }
 
-/// The core's view of the groups; without a disk tier `disk_shares` is empty. One staging piece
-/// holds any chunk.
+/// The core's view of the groups; `disk_shares` are those of each stripe. One staging piece holds
+/// any chunk.
 pub(super) fn core_groups(
     layout: &Layout,
     shares: &[Share],
-    disk_shares: &[Share],
+    disk_shares: &[Vec<Share>],
 ) -> Vec<GroupConfig> {
-    let disk_slots = disk_shares.iter().map(|share| share.slot_count).chain(repeat(0));
-    let groups = layout.groups().iter().zip(shares).zip(disk_slots);
+    let groups = layout.groups().iter().zip(shares).enumerate();
     groups
-        .map(|((group, share), disk_slot_count)| GroupConfig {
+        .map(|(at, (group, share))| GroupConfig {
             slot_count: share.slot_count,
             attention: group.attention(),
             pieces_per_chunk: 1,
-            disk_slot_count,
+            disk_slot_counts: disk_shares.iter().map(|shares| shares[at].slot_count).collect(),
         })
         .collect()
 }
@@ -248,13 +263,33 @@ pub enum OpenError {
     )]
     CapacityTooSmall {
         /// The setting.
-        field: &'static str,
+        field: String,
         /// The group without a slot.
         group: GroupIndex,
         /// The capacity given.
         capacity: ByteCount,
         /// The least that gives every group a slot.
         needed: ByteCount,
+    },
+    /// No stripe, or more than a disk tier may have.
+    #[error("disk.stripes: {stripe_count} given; give 1 to {STRIPE_COUNT_MAX}")]
+    StripeCount {
+        /// Stripes given.
+        stripe_count: usize,
+    },
+    /// A stripe lies where another does.
+    #[error(
+        "disk.stripes[{stripe}].root: {} is, holds or lies in the directory of \
+         disk.stripes[{other}]; give each stripe a directory of its own",
+        .root.display()
+    )]
+    StripeRepeated {
+        /// Position of the stripe.
+        stripe: usize,
+        /// Position of the one before it.
+        other: usize,
+        /// The stripe's root as given.
+        root: PathBuf,
     },
     /// The device was opened with another layout.
     #[error(

@@ -30,7 +30,7 @@ pub(crate) use config::{BYTES_PER_EXTENT_BYTE, INDEX_BYTES_PER_SLOT, STORE_OVERH
 pub use config::{OpenError, PagerConfig};
 pub use disk::{
     DEFAULT_SCRUB_BUDGET, DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth,
-    ProgressListener, ScrubTotals,
+    DiskStripe, ProgressListener, ScrubTotals,
 };
 pub use metrics::{HopTotals, Hops, Latency};
 pub use plan::Plan;
@@ -254,7 +254,10 @@ impl Pager {
     /// Writes everything that is in host memory to disk, and makes it durable.
     ///
     /// Waits for it, at most for `timeout`; what was begun goes on. Chunks that are dropped or
-    /// fail on the way are counted in [`Pager::counters`] and do not fail the call.
+    /// fail on the way are counted in [`Pager::counters`] and do not fail the call. A tier that is
+    /// [degraded](DiskHealth::Degraded) writes to the stripes that work: what lies on them is
+    /// durable then, what had been written to one that failed since may not be
+    /// ([`Pager::point`] tells).
     ///
     /// # Errors
     ///
@@ -272,7 +275,7 @@ impl Pager {
     /// # Errors
     ///
     /// [`DiskCommandError`]: what lies on disk is not served by this pager any more, but may be
-    /// found by the next one.
+    /// found by the next one. [`DiskCommandError::NotCleared`] names a stripe that was not reached.
     pub fn clear(&self, timeout: Duration) -> Result<(), DiskCommandError> {
         self.shared.command(Core::clear);
         match self.shared.disk() {
@@ -383,17 +386,23 @@ fn assemble(
     let sizes = Sizes::of(config, &*device)?;
     let slabs = sizes.host.iter().map(|share| Slab::allocate(share.slot_count, share.slot));
     let slabs = slabs.collect::<Result<Vec<_>, _>>()?;
-    // After the slabs, which refuse a capacity that is not to be had: its tables only abort.
-    let mut core = Core::new(&sizes.core)?;
-    let tier = match (disk, &config.disk) {
+    let mut core_config = sizes.core.clone();
+    let mut tier = match (disk, &config.disk) {
         (Some(disk), Some(settings)) => {
-            let slot_counts: Vec<u32> = sizes.disk.iter().map(|share| share.slot_count).collect();
-            let mut tier = disk::open(disk, settings, &config.layout, &slot_counts, &slabs)?;
-            tier.tell(&mut core)?;
+            let slot_counts = sizes.disk_slot_counts();
+            let tier = disk::open(disk, settings, &config.layout, &slot_counts, &slabs)?;
+            for (group, sizes) in (0..).map(GroupIndex::new).zip(&mut core_config.groups) {
+                sizes.disk_slot_counts = tier.disk_slot_counts(group);
+            }
             Some(tier)
         }
         _ => None,
     };
+    // After the slabs, which refuse a capacity that is not to be had: its tables only abort.
+    let mut core = Core::new(&core_config)?;
+    if let Some(tier) = &mut tier {
+        tier.tell(&mut core)?;
+    }
     let groups = config.layout.groups().iter();
     let packings = groups.map(|group| Packing::new(group, group.blocks_per_chunk()));
     let downgrades = tier.as_ref().map(|tier| tier.downgrades.clone()).unwrap_or_default();

@@ -505,7 +505,7 @@ fn settings_that_cannot_work_are_errors_at_open() {
     assert_eq!(
         small,
         OpenError::CapacityTooSmall {
-            field: "host_capacity",
+            field: "host_capacity".to_owned(),
             group: GROUP,
             capacity: ByteCount::new(SLOT_BYTES - 1),
             needed: ByteCount::new(SLOT_BYTES),

@@ -54,7 +54,7 @@ impl CoreCache {
             slot_count: capacity.get(),
             attention: Attention::Full,
             pieces_per_chunk: 1,
-            disk_slot_count: 0,
+            disk_slot_counts: Vec::new(),
         };
         let core = Core::new(&CoreConfig::new(vec![group]))?;
         Ok(Self { core, keys: Vec::new(), actions: Vec::new() })

@@ -142,6 +142,11 @@ impl Store {
         &self.directory
     }
 
+    /// Returns the root that its directory lies under.
+    pub fn root(&self) -> &Path {
+        self.directory.ancestors().nth(2).unwrap_or(Path::new(""))
+    }
+
     /// Returns the number of the instance that the directory is of.
     pub const fn instance(&self) -> u32 {
         self.instance

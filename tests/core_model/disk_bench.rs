@@ -6,9 +6,11 @@ use kvtide::core::{
 };
 use kvtide::key::Key;
 use kvtide::layout::Attention;
-use kvtide::units::{GroupIndex, SlotIndex, Timestamp};
+use kvtide::units::{GroupIndex, SlotIndex, StripeIndex, Timestamp};
 
 pub(crate) const GROUP: GroupIndex = GroupIndex::new(0);
+/// The first stripe, and the only one of a bench that says nothing of stripes.
+pub(crate) const STRIPE: StripeIndex = StripeIndex::new(0);
 pub(crate) const NOW: Timestamp = Timestamp::new(0);
 
 /// A core with one full group on disk, and short ways to drive it.
@@ -38,9 +40,18 @@ impl DiskBench {
         disk_slot_count: u32,
         change: impl FnOnce(&mut CoreConfig),
     ) -> Self {
-        let mut bench = Self::unscanned(slot_count, disk_slot_count, change);
-        let first = SlotIndex::new(0);
-        let freed = bench.core.free_disk_slots(GROUP, first, disk_slot_count);
+        Self::striped(slot_count, &[disk_slot_count], change)
+    }
+
+    /// A core whose disk is fresh, in several stripes.
+    pub(crate) fn striped(
+        slot_count: u32,
+        disk_slot_counts: &[u32],
+        change: impl FnOnce(&mut CoreConfig),
+    ) -> Self {
+        let mut bench = Self::unscanned_stripes(slot_count, disk_slot_counts, change);
+        let disk_slot_count = disk_slot_counts.iter().sum();
+        let freed = bench.core.free_disk_slots(GROUP, SlotIndex::new(0), disk_slot_count);
         assert_eq!(freed, Ok(disk_slot_count));
         bench
     }
@@ -51,8 +62,18 @@ impl DiskBench {
         disk_slot_count: u32,
         change: impl FnOnce(&mut CoreConfig),
     ) -> Self {
+        Self::unscanned_stripes(slot_count, &[disk_slot_count], change)
+    }
+
+    /// A core of whose disk, in several stripes, nothing is known.
+    pub(crate) fn unscanned_stripes(
+        slot_count: u32,
+        disk_slot_counts: &[u32],
+        change: impl FnOnce(&mut CoreConfig),
+    ) -> Self {
         let attention = Attention::Full;
-        let group = GroupConfig { slot_count, attention, pieces_per_chunk: 1, disk_slot_count };
+        let disk_slot_counts = disk_slot_counts.to_vec();
+        let group = GroupConfig { slot_count, attention, pieces_per_chunk: 1, disk_slot_counts };
         let mut config = CoreConfig::new(vec![group]);
         change(&mut config);
         let core = Core::new(&config).expect("the sizes work");

@@ -5,7 +5,7 @@ use crate::rig::{NODE_COUNT, group_index, key_of, parent_of};
 use kvtide::core::{DiskHop, DiskRequest, Failure, Hop, HopRequest, MissReason, Stage, StorePoint};
 use kvtide::key::Key;
 use kvtide::layout::Attention;
-use kvtide::units::GroupIndex;
+use kvtide::units::{GroupIndex, StripeIndex};
 
 impl DiskRig {
     /// Checks every promise that can be seen from outside.
@@ -60,11 +60,12 @@ impl DiskRig {
         assert!(!is_rewritten, "a host slot is not stamped while a write may still read it");
         assert!(!is_busy, "a disk slot has one hop at a time");
         assert!(!self.unscanned.contains(&disk_place), "an unscanned slot is left alone");
-        assert!(!self.is_disk_lost.contains(&request.group), "a lost disk is left alone");
+        let stripe = self.stripe_of(disk_place);
+        assert!(!self.is_disk_lost.contains(&stripe), "a lost stripe is left alone");
         let bytes = (request.key, self.clear_count);
         match request.hop {
             DiskHop::Write => {
-                assert!(!self.are_writes_stopped.contains(&request.group), "no write after a stop");
+                assert!(!self.are_writes_stopped.contains(&stripe), "no write after a stop");
                 assert_eq!(self.host.get(&place), Some(&bytes), "what is written is there");
                 self.disk.remove(&disk_place);
             }
@@ -76,7 +77,10 @@ impl DiskRig {
             }
         }
         self.disk_hops.push(request);
-        let running = |hop| self.disk_hops.iter().filter(|request| request.hop == hop).count();
+        let is_there = |hop: &DiskRequest| self.stripe_of((hop.group, hop.disk_slot)).1 == stripe.1;
+        let there: Vec<DiskHop> =
+            self.disk_hops.iter().filter(|hop| is_there(hop)).map(|hop| hop.hop).collect();
+        let running = |hop| there.iter().filter(|running| **running == hop).count();
         assert!(running(DiskHop::Write) <= self.config.disk_writes_max as usize);
         assert!(running(DiskHop::Read) <= self.config.disk_reads_max as usize);
     }
@@ -88,7 +92,12 @@ impl DiskRig {
             let disk = self.core.disk_slots(group).expect("the group is there");
             let unscanned = self.unscanned.iter().filter(|(at, _)| *at == group).count();
             assert_eq!(disk.unscanned as usize, unscanned);
-            assert_eq!(disk.used + disk.free + disk.unscanned, sizes.disk_slot_count);
+            let slot_count: u32 = sizes.disk_slot_counts.iter().sum();
+            assert_eq!(disk.used + disk.free + disk.unscanned, slot_count);
+            for (stripe, count) in (0..).map(StripeIndex::new).zip(&sizes.disk_slot_counts) {
+                let slots = self.core.stripe_slots(group, stripe).expect("the stripe is there");
+                assert_eq!(slots.used + slots.free + slots.unscanned, *count);
+            }
         }
         let counters = self.core.counters();
         assert_eq!(counters.host_hits + counters.disk_hits + counters.misses, counters.probes);
@@ -112,9 +121,10 @@ impl DiskRig {
                         assert!(is_there, "what is in host memory is there");
                     }
                     Some(point) => {
-                        assert!(!self.is_disk_lost.contains(&index));
                         let is_copy = |place: &Place, written: &Written| {
-                            is_at(place.0) && written.bytes == bytes
+                            is_at(place.0)
+                                && written.bytes == bytes
+                                && !self.is_disk_lost.contains(&self.stripe_of(*place))
                         };
                         let mut durable = self
                             .disk

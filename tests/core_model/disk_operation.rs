@@ -78,13 +78,17 @@ fn write_policy() -> impl Strategy<Value = WritePolicy> {
 pub(crate) fn disk_config() -> impl Strategy<Value = CoreConfig> {
     let group = |attention| {
         let slot_count = prop_oneof![2..5_u32, 2..13_u32];
-        let disk_slot_count = prop_oneof![1 => Just(0), 3 => 1..6_u32, 3 => 4..40_u32];
-        (slot_count, 1..3_u32, disk_slot_count).prop_map(
-            move |(slot_count, pieces_per_chunk, disk_slot_count)| GroupConfig {
+        let stripe = prop_oneof![1..6_u32, 4..40_u32];
+        let disk_slot_counts = prop_oneof![
+            1 => Just(Vec::new()),
+            6 => prop::collection::vec(stripe, 1..=3),
+        ];
+        (slot_count, 1..3_u32, disk_slot_counts).prop_map(
+            move |(slot_count, pieces_per_chunk, disk_slot_counts)| GroupConfig {
                 slot_count,
                 attention,
                 pieces_per_chunk,
-                disk_slot_count,
+                disk_slot_counts,
             },
         )
     };

@@ -1,6 +1,6 @@
 //! Single promises of the disk tier, each with the shortest run that would break it.
 
-use crate::disk_bench::{DiskBench, GROUP, NOW, key, keys};
+use crate::disk_bench::{DiskBench, GROUP, NOW, STRIPE, key, keys};
 use kvtide::core::{
     ConfigError, Core, CoreConfig, DiskFailure, DiskHop, Failure, GroupConfig, Hop, HopFailure,
     Lineage, MissReason, Stage, StorePoint, WritePolicy,
@@ -355,7 +355,7 @@ fn a_lookup_leaves_host_slots_for_promotions() {
 fn a_promotion_without_a_host_slot_waits_and_goes_on_when_a_pin_ends() {
     let mut bench = DiskBench::new(1, 8);
     bench.store(None, &keys([1]));
-    bench.core.stop_writes(GROUP);
+    bench.core.stop_writes(GROUP, STRIPE);
     bench.store(None, &keys([2]));
     // A load keeps the only slot; the other chunk is on disk.
     let holder = bench.start_load(&keys([2]));
@@ -390,7 +390,7 @@ fn after_a_stop_nothing_is_written_and_reads_go_on() {
     bench.empty_host();
     bench.store_in_host(None, &keys([2]));
     bench.store_in_host(None, &keys([3]));
-    bench.core.stop_writes(GROUP);
+    bench.core.stop_writes(GROUP, STRIPE);
     bench.finish();
     assert_eq!(bench.core.unwritten(), 0);
     assert_eq!(bench.core.point(key(2)), Some(StorePoint::Written), "it was under way");
@@ -407,12 +407,12 @@ fn what_was_not_durable_when_writes_stopped_never_becomes_so() {
     bench.core.synced(mark);
     bench.store(None, &keys([2]));
     // The group's own sync failed; a later one, of other groups, succeeds.
-    bench.core.stop_writes(GROUP);
+    bench.core.stop_writes(GROUP, STRIPE);
     let later = bench.core.begin_sync();
     bench.core.synced(later);
     assert_eq!(bench.core.point(key(1)), Some(StorePoint::Durable));
     assert_eq!(bench.core.point(key(2)), Some(StorePoint::Written));
-    bench.core.stop_disk(GROUP);
+    bench.core.stop_disk(GROUP, STRIPE);
     assert_ne!(bench.core.point(key(2)), Some(StorePoint::Durable));
 }
 
@@ -425,7 +425,7 @@ fn a_lost_disk_is_read_no_more_and_given_up_in_steps() {
     }
     let pinned = bench.plan(&keys([7]));
     bench.core.make_room(GROUP, 412).expect("the group is there");
-    bench.core.stop_disk(GROUP);
+    bench.core.stop_disk(GROUP, STRIPE);
     bench.take_actions();
     assert!(bench.used().1 >= 200, "one call gives a few up");
     let left = (0..COUNT).filter(|number| bench.core.peek(key(*number)).is_none()).count();
@@ -458,8 +458,12 @@ fn a_hop_says_where_its_chunk_stands_in_the_prefix() {
 fn thresholds_that_leave_nothing_to_write_are_refused() {
     for (high_percent, low_percent) in [(50, 0), (50, 50), (101, 50)] {
         let attention = Attention::Full;
-        let sizes =
-            GroupConfig { slot_count: 4, attention, pieces_per_chunk: 1, disk_slot_count: 4 };
+        let sizes = GroupConfig {
+            slot_count: 4,
+            attention,
+            pieces_per_chunk: 1,
+            disk_slot_counts: vec![4],
+        };
         let mut config = CoreConfig::new(vec![sizes]);
         config.write_policy = WritePolicy::Back { high_percent, low_percent };
         let refused = ConfigError::WriteThresholds { high_percent, low_percent };

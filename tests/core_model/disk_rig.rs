@@ -9,11 +9,13 @@ use crate::disk_operation::{Action as Step, DiskOperation};
 use crate::rig::{NODE_COUNT, group_index, key_of, parent_of, path_to, pick};
 use kvtide::core::{
     Action, Core, CoreConfig, DiskFailure, DiskHop, DiskRequest, FoundChunk, Hop, HopFailure,
-    HopRequest, LoadRequest, PlanId, Stage, StorePoint, StoreRequest, SyncMark, TransferId,
+    HopRequest, LoadRequest, MissReason, PlanId, Stage, StorePoint, StoreRequest, SyncMark,
+    TransferId,
 };
 use kvtide::key::Key;
-use kvtide::units::{GroupIndex, SlotIndex, Timestamp};
+use kvtide::units::{GroupIndex, SlotIndex, StripeIndex, Timestamp};
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 /// Steps after which a core without completions must have come to rest.
 const STEP_COUNT_MAX: usize = 2_000;
@@ -26,6 +28,9 @@ pub(crate) type Bytes = (Key, u32);
 
 /// A place in a tier.
 pub(crate) type Place = (GroupIndex, SlotIndex);
+
+/// A stripe of a group's disk tier.
+pub(crate) type Stripe = (GroupIndex, StripeIndex);
 
 /// What lies in a disk slot.
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +82,9 @@ pub(crate) struct DiskRig {
     /// Chunks that recovery brought, whose parents may never have been here.
     pub(crate) adopted: HashSet<Key>,
     pub(crate) clear_count: u32,
-    pub(crate) are_writes_stopped: HashSet<GroupIndex>,
-    pub(crate) is_disk_lost: HashSet<GroupIndex>,
+    /// Stripes of groups, by what happened to them.
+    pub(crate) are_writes_stopped: HashSet<Stripe>,
+    pub(crate) is_disk_lost: HashSet<Stripe>,
     /// Whether completions may fail.
     may_fail: bool,
 }
@@ -87,7 +93,7 @@ impl DiskRig {
     pub(crate) fn new(config: &CoreConfig, may_fail: bool) -> Self {
         let groups = (0_u8..).map(GroupIndex::new).zip(&config.groups);
         let unscanned = groups.flat_map(|(group, sizes)| {
-            (0..sizes.disk_slot_count).map(move |slot| (group, SlotIndex::new(slot)))
+            (0..sizes.disk_slot_counts.iter().sum()).map(move |slot| (group, SlotIndex::new(slot)))
         });
         Self {
             core: Core::new(config).expect("the sizes work"),
@@ -137,10 +143,8 @@ impl DiskRig {
             Step::Flush => self.core.flush(),
             Step::BeginSync => self.begin_sync(),
             Step::Synced => self.synced(second),
-            Step::StopWrites => {
-                self.stop_writes(group_index(group));
-            }
-            Step::StopDisk => self.stop_disk(group_index(group)),
+            Step::StopWrites => self.stop_writes(group, second),
+            Step::StopDisk => self.stop_disk(group, second),
             Step::Clear => self.clear(),
             Step::Adopt => self.adopt(group, second, third),
             Step::FreeDisk => self.free_disk(group, second, third),
@@ -298,7 +302,7 @@ impl DiskRig {
             (DiskHop::Write, Ok(())) => {
                 let bytes = self.host[&place];
                 assert_eq!(bytes.0, request.key, "a host slot is not touched while it is written");
-                let has_missed = self.are_writes_stopped.contains(&request.group);
+                let has_missed = self.are_writes_stopped.contains(&self.stripe_of(disk_place));
                 let written = Written { bytes, covered_by: None, is_durable: false, has_missed };
                 self.disk.insert(disk_place, written);
             }
@@ -350,21 +354,81 @@ impl DiskRig {
     }
 
     /// What is not durable by now has missed its sync: a later one, of other groups, is none of it.
-    fn stop_writes(&mut self, group: GroupIndex) {
-        self.core.stop_writes(group);
-        self.are_writes_stopped.insert(group);
+    fn stop_writes(&mut self, group: usize, number: usize) {
+        let Some(stripe) = self.pick_stripe(group, number) else { return };
+        self.core.stop_writes(stripe.0, stripe.1);
+        self.end_writes(stripe);
+    }
+
+    fn end_writes(&mut self, stripe: Stripe) {
+        if !self.are_writes_stopped.insert(stripe) {
+            return;
+        }
+        let slots = self.slots_of(stripe);
         let syncs = &self.syncs;
-        for ((_, _), written) in self.disk.iter_mut().filter(|((at, _), _)| *at == group) {
+        let is_of_stripe =
+            |(group, slot): &Place| *group == stripe.0 && slots.contains(&slot.get());
+        for (_, written) in self.disk.iter_mut().filter(|(place, _)| is_of_stripe(place)) {
             written.has_missed |= !written.covered_by.is_some_and(|sync| syncs[sync].1);
         }
     }
 
-    fn stop_disk(&mut self, group: GroupIndex) {
-        self.core.stop_disk(group);
-        self.are_writes_stopped.insert(group);
-        self.is_disk_lost.insert(group);
-        let copies = self.disk.iter().filter(|((at, _), _)| *at == group);
-        self.lost.extend(copies.map(|(_, written)| written.bytes.0));
+    /// Gives a stripe up. What is on the others stays.
+    fn stop_disk(&mut self, group: usize, number: usize) {
+        let Some(stripe) = self.pick_stripe(group, number) else { return };
+        let elsewhere: Vec<Key> = self.held_outside(stripe);
+        self.core.stop_disk(stripe.0, stripe.1);
+        for key in elsewhere {
+            let reason = self.core.peek(key);
+            assert_ne!(
+                reason,
+                Some(MissReason::Lost),
+                "a stripe is lost without what is elsewhere"
+            );
+        }
+        self.end_writes(stripe);
+        self.is_disk_lost.insert(stripe);
+        let copies = self.disk.iter().filter(|(place, _)| self.stripe_of(**place) == stripe);
+        let lost: Vec<Key> = copies.map(|(_, written)| written.bytes.0).collect();
+        self.lost.extend(lost);
+    }
+
+    /// The chunks of a stripe's group that can be read from disk, and not from this stripe.
+    fn held_outside(&self, stripe: Stripe) -> Vec<Key> {
+        let is_there = |(place, _): &(&Place, &Written)| self.stripe_of(**place) == stripe;
+        let on_stripe = self.disk.iter().filter(is_there);
+        let on_stripe: HashSet<Key> = on_stripe.map(|(_, written)| written.bytes.0).collect();
+        let of_group = self.disk.iter().filter(|(place, _)| place.0 == stripe.0);
+        let held = of_group.map(|(_, written)| written.bytes.0);
+        let elsewhere = held.filter(|key| !on_stripe.contains(key));
+        elsewhere.filter(|key| self.core.point(*key) > Some(StorePoint::Host)).collect()
+    }
+
+    /// The stripe that a disk slot is of.
+    pub(crate) fn stripe_of(&self, (group, slot): Place) -> Stripe {
+        let counts = &self.config.groups[usize::from(group.get())].disk_slot_counts;
+        let mut end = 0;
+        let stripe = counts.iter().position(|count| {
+            end += count;
+            slot.get() < end
+        });
+        let stripe = u8::try_from(stripe.expect("the slot is there")).expect("few stripes");
+        (group, StripeIndex::new(stripe))
+    }
+
+    /// The slots of a stripe.
+    pub(crate) fn slots_of(&self, (group, stripe): Stripe) -> Range<u32> {
+        let counts = &self.config.groups[usize::from(group.get())].disk_slot_counts;
+        let stripe = usize::from(stripe.get());
+        let first: u32 = counts[..stripe].iter().sum();
+        first..first + counts[stripe]
+    }
+
+    fn pick_stripe(&self, group: usize, number: usize) -> Option<Stripe> {
+        let stripe_count = self.config.groups[group].disk_slot_counts.len();
+        let stripe = pick(&(0..stripe_count).collect::<Vec<_>>(), number)?;
+        let stripe = StripeIndex::new(u8::try_from(stripe).expect("few stripes"));
+        Some((group_index(group), stripe))
     }
 
     fn clear(&mut self) {
@@ -392,7 +456,7 @@ impl DiskRig {
     /// Lets recovery find a chunk in an unscanned slot, or what cannot be.
     fn adopt(&mut self, group: usize, node: usize, number: usize) {
         let index = group_index(group);
-        let slot_count = self.config.groups[group].disk_slot_count as usize;
+        let slot_count = self.disk_slot_count(group) as usize;
         if slot_count == 0 {
             return;
         }
@@ -416,7 +480,7 @@ impl DiskRig {
             let place = (index, disk_slot);
             assert!(self.unscanned.remove(&place), "only an unscanned slot is adopted");
             let bytes = (key, self.clear_count);
-            let has_missed = self.are_writes_stopped.contains(&index);
+            let has_missed = self.are_writes_stopped.contains(&self.stripe_of(place));
             let written = Written { bytes, covered_by: None, is_durable, has_missed };
             self.disk.insert(place, written);
             self.adopted.insert(key);
@@ -427,8 +491,12 @@ impl DiskRig {
         }
     }
 
+    fn disk_slot_count(&self, group: usize) -> u32 {
+        self.config.groups[group].disk_slot_counts.iter().sum()
+    }
+
     fn free_disk(&mut self, group: usize, first: usize, count: usize) {
-        let slot_count = self.config.groups[group].disk_slot_count;
+        let slot_count = self.disk_slot_count(group);
         let first = u32::try_from(first).expect("small") % (slot_count + 1);
         let count = u32::try_from(count % 64).expect("small").min(slot_count - first);
         let index = group_index(group);

@@ -83,7 +83,7 @@ fn core_with(shapes: &[Shape]) -> Core {
         slot_count: SLOT_COUNT,
         attention: shape.attention(),
         pieces_per_chunk: 1,
-        disk_slot_count: 0,
+        disk_slot_counts: Vec::new(),
     };
     let config = CoreConfig::new(shapes.iter().map(group).collect());
     let mut core = Core::new(&config).expect("the sizes work");

@@ -162,7 +162,7 @@ pub(crate) fn config() -> impl Strategy<Value = CoreConfig> {
             slot_count,
             attention,
             pieces_per_chunk,
-            disk_slot_count: 0,
+            disk_slot_counts: Vec::new(),
         })
     };
     let window = (1..20_u32)

@@ -36,7 +36,7 @@ impl Bench {
             slot_count,
             attention,
             pieces_per_chunk: 1,
-            disk_slot_count: 0,
+            disk_slot_counts: Vec::new(),
         };
         let window = Attention::Window { tokens: TokenCount::new(64) };
         let mut config = CoreConfig::new(vec![group(Attention::Full), group(window)]);

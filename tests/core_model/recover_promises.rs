@@ -1,6 +1,6 @@
 //! Single promises of recovery, each with the shortest run that would break it.
 
-use crate::disk_bench::{DiskBench, GROUP, key, keys};
+use crate::disk_bench::{DiskBench, GROUP, STRIPE, key, keys};
 use kvtide::core::{FoundChunk, MissReason, Refused, Stage, StorePoint};
 use kvtide::key::Key;
 use kvtide::units::SlotIndex;
@@ -38,7 +38,7 @@ fn a_slot_that_recovery_could_not_read_keeps_no_write_waiting_once_it_is_over() 
     }
     bench.store_in_host(None, &keys([4]));
     assert_eq!((bench.used().1, bench.core.unwritten()), (3, 1), "slot 0 may yet be free");
-    bench.core.end_recovery(GROUP).expect("the group is there");
+    bench.core.end_recovery(GROUP, STRIPE).expect("the group is there");
     bench.finish();
     assert_eq!(bench.core.unwritten(), 0);
     assert_eq!(bench.core.point(key(4)), Some(StorePoint::Written), "another chunk made room");

@@ -8,7 +8,7 @@ use kvtide::device::cpu::CpuConfig;
 use kvtide::fingerprint::{ContentFingerprint, KeyMode, KvScales, RopeSettings};
 use kvtide::io::sim::{SimDrive, SimFault, SimKind, SimOptions, SimRule};
 use kvtide::pager::{
-    DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth, Health, LoadChunks,
+    DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth, Health, LoadChunks, OpenError,
     ProgressListener,
 };
 use kvtide::units::{ByteCount, GroupIndex};
@@ -18,10 +18,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Chunks of the longest request: the window group has twice as many.
-const CHUNKS: u32 = 12;
+pub(crate) const CHUNKS: u32 = 12;
 const CONVERSATIONS: u64 = 9;
 
-fn settings(write_policy: WritePolicy) -> DiskConfig {
+pub(crate) fn settings(write_policy: WritePolicy) -> DiskConfig {
     let content = ContentFingerprint::builder()
         .model_id("simulated")
         .revision("1")
@@ -38,13 +38,22 @@ fn settings(write_policy: WritePolicy) -> DiskConfig {
 
 /// Opens an engine whose host tier of `host_chunks` chunks lies in front of the drive.
 fn open(drive: &SimDrive, host_chunks: u64, write_policy: WritePolicy) -> Option<Arc<Engine>> {
+    open_disk(drive, host_chunks, settings(write_policy)).ok()
+}
+
+/// The same, with a disk tier of the caller's settings.
+pub(crate) fn open_disk(
+    drive: &SimDrive,
+    host_chunks: u64,
+    settings: DiskConfig,
+) -> Result<Arc<Engine>, OpenError> {
     let device = CpuConfig { out_pieces: 8, in_pieces: 8 };
-    let disk = Some((settings(write_policy), drive.disk(7)));
-    Engine::open_with(host_chunks, device, PATIENT, disk).ok()
+    let disk = Some((settings, drive.disk(7)));
+    Engine::open_with(host_chunks, device, PATIENT, disk)
 }
 
 /// Runs requests of random conversations and lengths, comparing every byte that is loaded.
-fn run(engine: &Arc<Engine>, seed: u64, count: u64) -> Vec<Stage> {
+pub(crate) fn run(engine: &Arc<Engine>, seed: u64, count: u64) -> Vec<Stage> {
     let worker = Worker::new(engine, 0);
     let requests = (0..count).map(|number| {
         let chance = scatter(seed << 32 | number);
@@ -55,7 +64,7 @@ fn run(engine: &Arc<Engine>, seed: u64, count: u64) -> Vec<Stage> {
 }
 
 /// Closes an engine that nobody else has; returns whether the disk tier closed cleanly.
-fn close(engine: Arc<Engine>) -> bool {
+pub(crate) fn close(engine: Arc<Engine>) -> bool {
     engine.pager.audit().expect("all invariants hold");
     let engine = Arc::into_inner(engine).expect("its workers are gone");
     let report = engine.pager.close();
@@ -64,7 +73,7 @@ fn close(engine: Arc<Engine>) -> bool {
 }
 
 /// Waits until the disk tier is as it should be.
-fn wait_for(engine: &Engine, is_there: impl Fn(&DiskHealth) -> bool) -> DiskHealth {
+pub(crate) fn wait_for(engine: &Engine, is_there: impl Fn(&DiskHealth) -> bool) -> DiskHealth {
     let start = Instant::now();
     loop {
         let health = engine.pager.disk_health().expect("a disk tier");
@@ -77,14 +86,14 @@ fn wait_for(engine: &Engine, is_there: impl Fn(&DiskHealth) -> bool) -> DiskHeal
 }
 
 /// Stores one conversation in full and returns its keys by group.
-fn store_one(engine: &Arc<Engine>, conversation: u64) -> [Vec<kvtide::key::Key>; 2] {
+pub(crate) fn store_one(engine: &Arc<Engine>, conversation: u64) -> [Vec<kvtide::key::Key>; 2] {
     let stages = Worker::new(engine, 0).request(conversation, CHUNKS);
     assert!(stages.iter().all(|stage| *stage == Stage::Done), "{stages:?}");
     [(0, CHUNKS), (1, 2 * CHUNKS)].map(|(group, count)| keys(group, conversation, count))
 }
 
 /// Loads one conversation, comparing bytes; returns the tokens that hit.
-fn hit_tokens(engine: &Arc<Engine>, conversation: u64) -> u32 {
+pub(crate) fn hit_tokens(engine: &Arc<Engine>, conversation: u64) -> u32 {
     let lists =
         [(0, CHUNKS), (1, 2 * CHUNKS)].map(|(group, count)| keys(group, conversation, count));
     let lists: Vec<&[_]> = lists.iter().map(Vec::as_slice).collect();
@@ -97,7 +106,7 @@ fn hit_tokens(engine: &Arc<Engine>, conversation: u64) -> u32 {
     tokens
 }
 
-const ALL_TOKENS: u32 = CHUNKS * 32;
+pub(crate) const ALL_TOKENS: u32 = CHUNKS * 32;
 
 #[test]
 fn every_write_policy_brings_back_what_was_stored_and_stays_within_its_slots() {

@@ -5,3 +5,4 @@ mod disk;
 mod engine;
 mod faults;
 mod stress;
+mod stripes;

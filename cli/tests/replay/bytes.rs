@@ -127,6 +127,46 @@ fn a_disk_tier_is_kept_for_the_next_run_and_its_fields_are_documented() {
 }
 
 #[test]
+fn several_directories_serve_as_one_disk_tier_each_within_its_capacity() {
+    let path = file("bytes_stripes.jsonl", TRACE.as_bytes());
+    let root = std::env::temp_dir().join(format!("kvtide-cli-stripes-{}", std::process::id()));
+    let [one, two] = ["one", "two"].map(|name| format!("--disk={}", root.join(name).display()));
+    let replay = |capacities: &[&str]| {
+        let fixed = ["replay", &path, "--json", "--capacity-chunks=5", &one, &two];
+        json_report(&[&fixed[..], capacities].concat())
+    };
+    let cold = replay(&["--disk-capacity=1MiB", "--disk-capacity=2MiB"]);
+    let warm = replay(&["--disk-capacity=2MiB"]);
+    let stores = |name: &str| std::fs::read_dir(root.join(name)).expect("it was made").count();
+    assert_eq!((stores("one"), stores("two")), (2, 2), "a lock and an instance in each");
+    std::fs::remove_dir_all(&root).expect("the directories were made");
+    let (cold, warm) = (&capacities(&cold)[0]["disk"], &capacities(&warm)[0]["disk"]);
+    assert_eq!(cold["capacity_bytes"], 3 << 20);
+    assert_eq!((&warm["capacity_bytes"], &warm["warm_count"]), (&json!(4 << 20), &json!(5)));
+    assert_eq!(warm["health"], "serving");
+}
+
+#[test]
+fn directories_that_cannot_be_one_disk_tier_are_refused_by_name() {
+    let path = file("bytes_refused.jsonl", TRACE.as_bytes());
+    let replay = |arguments: &[&str]| {
+        let output = run(&[&["replay", &path, "--capacity-chunks=5"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr).to_owned()
+    };
+    let capacities = ["--disk-capacity=2MiB", "--disk-capacity=3MiB"];
+    let too_few = replay(&[&["--disk=a", "--disk=b", "--disk=c"], &capacities[..]].concat());
+    assert!(too_few.contains("--disk-capacity: 2 given for 3 directories"), "{too_few}");
+    let repeated = replay(&["--disk=a", "--disk=b/../a", "--disk-capacity=2MiB"]);
+    assert!(repeated.contains("b/../a") && repeated.contains("--disk"), "{repeated}");
+    let many: Vec<String> = (0..17).map(|number| format!("--disk={number}")).collect();
+    let mut many: Vec<&str> = many.iter().map(String::as_str).collect();
+    many.push("--disk-percent=50");
+    let many = replay(&many);
+    assert!(many.contains("17 given; give 1 to 16"), "{many}");
+}
+
+#[test]
 fn a_disk_tier_of_several_replays_is_refused() {
     let path = file("bytes_disks.jsonl", TRACE.as_bytes());
     let output = run(&["replay", &path, "--capacity-chunks=4,5", "--disk=d", "--disk-percent=50"]);

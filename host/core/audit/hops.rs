@@ -2,12 +2,12 @@
 //! staging.
 
 use super::{Audit, hold};
-use crate::core::Core;
 use crate::core::chunk::{ChunkIndex, Presence};
 use crate::core::slot::SlotState;
 use crate::core::tier::Tier;
 use crate::core::transfer::{Direction, Stage, Transfer};
 use crate::core::write::PlaceState;
+use crate::core::{Core, STRIPE_COUNT_MAX};
 use crate::links::NONE;
 
 impl Core {
@@ -29,12 +29,15 @@ impl Core {
                 }
             }
         }
-        let (mut writes, mut reads) = (0, 0);
+        let mut writes = [0; STRIPE_COUNT_MAX];
+        let mut reads = [0; STRIPE_COUNT_MAX];
         for (number, chunk) in (0..).zip(self.chunks.records()) {
             let index = ChunkIndex::new(number);
             hold(chunk.pins == pins[index.get()], "pins are counted", "chunk", number)?;
             let is_writing = self.copy(index, Tier::Disk) == Some(SlotState::Filling);
-            writes += u32::from(is_writing);
+            let disk = &self.groups[chunk.at()].tier(Tier::Disk).slots;
+            let stripe = chunk.slot(Tier::Disk).map_or(0, |slot| disk.stripe_of(slot));
+            writes[stripe] += u32::from(is_writing);
             let counted = self.readers(index, Tier::Host);
             let is_stuck = chunk.write.is_stuck;
             let expected = readers[index.get()] + u32::from(is_writing) + u32::from(is_stuck);
@@ -43,14 +46,17 @@ impl Core {
             let is_read = self.copy(index, Tier::Host) == Some(SlotState::Filling);
             let is_sound = disk_readers == 0 || (disk_readers == 1 && is_read);
             hold(is_sound, "a chunk is read once, into a slot that fills", "chunk", number)?;
-            reads += disk_readers;
+            reads[stripe] += disk_readers;
         }
-        hold(self.write_queue.running == writes, "writes under way are counted", "disk", 0)?;
+        let write_count: u32 = writes.iter().sum();
+        hold(self.write_queue.running == write_count, "writes under way are counted", "disk", 0)?;
         let by_group: u32 = self.write_queue.running_in.iter().sum();
-        hold(by_group == writes, "writes under way are counted by group", "disk", 0)?;
-        hold(self.reads.running == reads, "reads under way are counted", "disk", 0)?;
-        let is_bounded = writes <= self.disk_writes_max && reads <= self.disk_reads_max;
-        hold(is_bounded, "disk hops are bounded", "disk", 0)
+        hold(by_group == write_count, "writes under way are counted by group", "disk", 0)?;
+        let are_counted = self.write_queue.running_on == writes && self.reads.running_on == reads;
+        hold(are_counted, "hops under way are counted by stripe", "disk", 0)?;
+        let is_bounded = writes.iter().all(|&writes| writes <= self.disk_writes_max)
+            && reads.iter().all(|&reads| reads <= self.disk_reads_max);
+        hold(is_bounded, "disk hops are bounded in each stripe", "disk", 0)
     }
 
     fn pins_of_plans(&self) -> Result<Vec<u32>, super::Violation> {
@@ -175,13 +181,22 @@ impl Core {
             };
             let is_to_begin = self.transfers.at(first).first_to_read().is_some()
                 && !self.is_due(first)
-                && self.reads.running < self.disk_reads_max
                 && group.tier(Tier::Host).slots.counts().free > 0;
             hold(
                 !is_to_begin || self.reads.may_begin,
                 "a read that can begin is known to",
                 "group",
                 at,
+            )?;
+        }
+        for (stripe, aside) in (0..).zip(self.reads.aside) {
+            let is_to_begin =
+                !aside.is_empty() && self.reads.running_on[stripe as usize] < self.disk_reads_max;
+            hold(
+                !is_to_begin || self.reads.may_begin,
+                "a read that waits for its stripe is known to once it can begin",
+                "stripe",
+                stripe,
             )?;
         }
         Ok(())

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 
 const CAPACITY: u32 = 5;
 
+/// Slots of the stripes of a pool with several.
+const STRIPES: [u32; 3] = [1, 3, 1];
+
 /// One slot that is known and not free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
@@ -76,12 +79,13 @@ proptest! {
     #[test]
     fn slots_follow_their_states_and_are_never_owned_twice(
         is_scanned in any::<bool>(),
+        is_striped in any::<bool>(),
         steps in prop::collection::vec((0..CAPACITY, 0..4_u8), 0..200),
     ) {
         let mut pool = SlotPool::new(CAPACITY);
         let mut model = BTreeMap::new();
         if !is_scanned {
-            pool = SlotPool::unscanned(CAPACITY);
+            pool = SlotPool::unscanned(if is_striped { &STRIPES } else { &[CAPACITY] });
             model.extend((0..CAPACITY).map(|slot| (slot, (Use::Unscanned, ChunkIndex::NONE))));
         }
         for (number_of_step, (number, choice)) in (0..).zip(steps) {
@@ -137,7 +141,7 @@ fn never_used_slots_are_handed_out_in_ascending_order() {
 
 #[test]
 fn scanned_slots_are_handed_out_in_the_order_of_the_scan() {
-    let mut pool = SlotPool::unscanned(6);
+    let mut pool = SlotPool::unscanned(&[6]);
     assert_eq!(pool.take(ChunkIndex::new(7)), None, "an unscanned slot is not free");
     for slot in 0..4 {
         assert!(pool.free_unscanned(SlotIndex::new(slot)));
@@ -147,6 +151,45 @@ fn scanned_slots_are_handed_out_in_the_order_of_the_scan() {
     assert!(pool.free_unscanned(SlotIndex::new(5)));
     let order: Vec<u32> = (0..5).map(|_| taken(&mut pool).get()).collect();
     assert_eq!(order, [0, 1, 2, 3, 5], "one that was used before them");
+}
+
+/// A pool with so many free slots in each stripe.
+fn striped(slot_counts: &[u32]) -> SlotPool {
+    let mut pool = SlotPool::unscanned(slot_counts);
+    for slot in 0..pool.capacity() {
+        assert!(pool.free_unscanned(SlotIndex::new(slot)));
+    }
+    pool
+}
+
+#[test]
+fn the_next_slot_is_of_the_stripe_with_the_largest_share_free() {
+    let mut pool = striped(&[2, 4]);
+    let order: Vec<u32> = (0..6).map(|_| taken(&mut pool).get()).collect();
+    assert_eq!(order, [0, 2, 3, 1, 4, 5], "the first of several that are as empty");
+    assert_eq!(pool.take(ChunkIndex::new(7)), None);
+}
+
+#[test]
+fn a_stopped_stripe_hands_out_no_slot_and_takes_back_its_own() {
+    let mut pool = striped(&[3, 2]);
+    let first = taken(&mut pool);
+    assert_eq!(pool.stripe_of(first), 0);
+    pool.stop(0);
+    pool.free(first);
+    assert_eq!(pool.stripe_counts(0).free, 3);
+    let order: Vec<u32> = (0..2).map(|_| taken(&mut pool).get()).collect();
+    assert_eq!(order, [3, 4]);
+    assert_eq!(pool.take(ChunkIndex::new(7)), None);
+    assert_eq!(pool.counts().free, 3, "free and used slots add up all the same");
+}
+
+#[test]
+fn every_slot_is_of_the_stripe_whose_slots_it_is_among() {
+    let pool = SlotPool::unscanned(&STRIPES);
+    let stripes: Vec<usize> = (0..5).map(|slot| pool.stripe_of(SlotIndex::new(slot))).collect();
+    assert_eq!(stripes, [0, 1, 1, 1, 2]);
+    assert_eq!((pool.stripe(0), pool.stripe(1), pool.stripe(2)), (0..1, 1..4, 4..5));
 }
 
 #[test]
@@ -207,7 +250,7 @@ fn a_slot_is_filled_once() {
 #[test]
 #[should_panic(expected = "is known")]
 fn a_slot_is_adopted_once() {
-    let mut pool = SlotPool::unscanned(1);
+    let mut pool = SlotPool::unscanned(&[1]);
     pool.adopt(SlotIndex::new(0), ChunkIndex::new(1));
     pool.adopt(SlotIndex::new(0), ChunkIndex::new(2));
 }

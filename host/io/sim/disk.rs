@@ -119,7 +119,7 @@ impl Disk for SimDisk {
 
     fn shut(self: Box<Self>, timeout: Duration) -> ShutReport {
         self.pass_time(timeout, State::is_busy);
-        ShutReport { leaked_operations: self.lock_state().disk(self.number).under_way }
+        ShutReport { leaked_operations: self.lock_state().disk(self.number).under_way() }
     }
 }
 

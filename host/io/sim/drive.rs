@@ -8,7 +8,7 @@ use super::tree::{Entries, Node};
 use super::{SimClock, SimDisk, State, lock};
 use crate::units::{ByteCount, Timestamp};
 use nix::errno::Errno;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct SimOptions {
     /// Bytes of each file's writes that stay unsure until they are synced. When there are more, the
     /// oldest become durable, as a drive empties its cache: it bounds what a long run remembers.
     pub cache: ByteCount,
-    /// Operations of one handle that are under way at a time; at least 1.
+    /// Operations of one handle that are under way at a time on each part of the drive; at least 1.
     pub depth: u32,
     /// The longest that an operation takes by itself: each takes from 1 ns to this.
     pub latency_max: Duration,
@@ -123,6 +123,20 @@ impl SimDrive {
     /// when nothing is under way.
     pub fn next_event(&self) -> Option<Timestamp> {
         self.lock_state().next_event()
+    }
+
+    /// Makes what lies below a directory a drive of its own, as far as faults and places go: it has
+    /// its own depth, and vanishes or becomes read-only by itself. Call it before anything is
+    /// there.
+    ///
+    /// # Panics
+    ///
+    /// If the directory is below another such one, or above it.
+    pub fn mount(&self, path: &Path) {
+        let mut state = self.lock_state();
+        let is_nested = |other: &PathBuf| path.starts_with(other) || other.starts_with(path);
+        assert!(!state.mounts.iter().any(is_nested), "a mount below {}", path.display());
+        state.mounts.push(path.to_owned());
     }
 
     /// Adds a rule for faults. If several befall an operation, the first that was added wins.

@@ -55,10 +55,12 @@ pub enum SimFault {
     /// A write is reported and never done, or a sync is reported and makes nothing durable.
     Lose,
     /// The drive disappears: this and everything after it fails with `ENODEV`, until
-    /// [`SimDrive::cut_power`](super::SimDrive::cut_power).
+    /// [`SimDrive::cut_power`](super::SimDrive::cut_power). Of a drive in parts, the part of this
+    /// operation ([`SimDrive::mount`](super::SimDrive::mount)).
     Vanish,
     /// The file system becomes read-only: this and every change after it fails, until
-    /// [`SimDrive::cut_power`](super::SimDrive::cut_power).
+    /// [`SimDrive::cut_power`](super::SimDrive::cut_power). Of a drive in parts, the part of this
+    /// operation.
     ReadOnly,
 }
 

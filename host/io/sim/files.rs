@@ -25,21 +25,24 @@ struct Call<'path> {
 }
 
 impl State {
-    /// Fails for a handle whose power went, and when the drive is gone.
-    fn check_alive(&mut self, disk: u32) -> Result<(), Errno> {
-        if self.is_gone || self.disk(disk).is_dead { Err(Errno::ENODEV) } else { Ok(()) }
+    /// Fails for a handle whose power went, and when the part of the drive with a path is gone.
+    fn check_alive(&mut self, disk: u32, path: &Path) -> Result<(), Errno> {
+        let is_gone = self.gone.contains(&self.part_of(path));
+        if is_gone || self.disk(disk).is_dead { Err(Errno::ENODEV) } else { Ok(()) }
     }
 
     /// Returns an open file.
     fn opened(&mut self, disk: u32, file: FileId) -> Result<&mut OpenFile, Errno> {
-        self.check_alive(disk)?;
+        let open = self.disk(disk).files.get(&file).filter(|open| !open.is_closed);
+        let path = open.map(|open| open.path.clone());
+        self.check_alive(disk, path.as_deref().unwrap_or(Path::new("")))?;
         let open = self.disk(disk).files.get_mut(&file).filter(|open| !open.is_closed);
         open.ok_or(Errno::EBADF)
     }
 
     /// Returns the file at a path, if there is one.
     fn found(&mut self, disk: u32, path: &Path) -> Result<Option<NodeId>, Errno> {
-        self.check_alive(disk)?;
+        self.check_alive(disk, path)?;
         match self.tree.find(path, Entries::Volatile) {
             Ok(node) => Ok(Some(node)),
             Err(Errno::ENOENT) => Ok(None),
@@ -55,9 +58,10 @@ impl State {
         carry_out: impl FnOnce(&mut Self) -> Result<Made, Errno>,
     ) -> Result<Made, Errno> {
         let fault = self.begin(call.kind, call.path);
+        let part = self.part_of(call.path);
         let made = match fault {
-            _ if self.is_gone => Err(Errno::ENODEV),
-            _ if self.is_read_only => Err(Errno::EROFS),
+            _ if self.gone.contains(&part) => Err(Errno::ENODEV),
+            _ if self.read_only.contains(&part) => Err(Errno::EROFS),
             Some(SimFault::NoSpace) => Err(Errno::ENOSPC),
             Some(SimFault::Error) => {
                 if call.kind == SimKind::SyncDirectory {
@@ -98,12 +102,12 @@ impl State {
     }
 
     fn list(&mut self, disk: u32, path: &Path) -> Result<Vec<DirectoryEntry>, Errno> {
-        self.check_alive(disk)?;
+        self.check_alive(disk, path)?;
         self.tree.list(path)
     }
 
     fn sync_directory(&mut self, disk: u32, path: &Path) -> Result<(), Errno> {
-        self.check_alive(disk)?;
+        self.check_alive(disk, path)?;
         let call = Call { disk, kind: SimKind::SyncDirectory, path, length: 0 };
         self.change(&call, |state| state.tree.sync_directory(path))?;
         self.forget_unreachable();
@@ -135,7 +139,8 @@ impl State {
             None => return Err(Errno::ENOENT),
         };
         let length = ByteCount::new(self.tree.file(node)?.volatile.length());
-        if self.is_read_only && mode != OpenMode::ReadOnly {
+        let is_read_only = self.read_only.contains(&self.part_of(path));
+        if is_read_only && mode != OpenMode::ReadOnly {
             return Err(Errno::EROFS);
         }
         let file = self.disk(disk).open(OpenFile {

@@ -34,6 +34,9 @@
 //!   sectors of 512 bytes; of one under way, any sectors, some half old and half new; each length,
 //!   reservation and cut; each directory entry, so that a new file may be gone and a removed one be
 //!   back. A sector never holds what was not written to it, and reserved blocks read as zeros.
+//! - **Parts** of a drive ([`SimDrive::mount`]) stand for several drives in one machine: one of
+//!   them that hangs, vanishes or becomes read-only leaves the others alone. The power is that of
+//!   all.
 //! - **Locks** belong to a handle's open file and go when it is closed and idle, or the power goes.
 //!
 //! Only with the `testing` feature. Called by tests, here and of engines that link kvtide.

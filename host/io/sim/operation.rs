@@ -8,6 +8,7 @@ use super::State;
 use super::faults::{SimFault, SimKind};
 use super::image::{Change, SECTOR_BYTES, mix};
 use super::record::SimRecord;
+use super::state::Part;
 use super::tree::NodeId;
 use crate::io::{FileId, IO_ALIGN_BYTES, IoFault, IoMemory, IoOperation, IoWork};
 use crate::units::Timestamp;
@@ -23,6 +24,7 @@ pub(super) struct Operation {
     pub(super) file: FileId,
     pub(super) node: NodeId,
     pub(super) path: PathBuf,
+    pub(super) part: Part,
     pub(super) kind: SimKind,
     /// Where the caller wants it.
     pub(super) offset: u64,
@@ -58,6 +60,7 @@ impl Operation {
             file,
             node: NodeId::MAX,
             path: PathBuf::new(),
+            part: 0,
             kind,
             offset,
             place: offset,
@@ -234,9 +237,9 @@ impl State {
 
     /// Ends an operation; `is_cancelled` says that it took too long.
     pub(super) fn finish(&mut self, operation: &mut Operation, is_cancelled: bool) -> End {
-        let failure = if self.is_gone {
+        let failure = if self.gone.contains(&operation.part) {
             Some(IoFault::from_errno(Errno::ENODEV))
-        } else if self.is_read_only && operation.kind != SimKind::Read {
+        } else if self.read_only.contains(&operation.part) && operation.kind != SimKind::Read {
             Some(IoFault::ReadOnly)
         } else if is_cancelled {
             Some(IoFault::TimedOut)

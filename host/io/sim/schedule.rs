@@ -11,7 +11,7 @@ use super::tree::NodeId;
 use crate::io::{FileId, IO_ALIGN_BYTES, IoFault, IoFinished, IoMemory, IoOperation, OpenMode};
 use crate::units::Timestamp;
 use nix::errno::Errno;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// An operation that hangs ends, if ever, within so many times `io_timeout` after it was given up.
@@ -57,6 +57,7 @@ impl State {
             return Err(IoFault::MemoryNotWritable);
         }
         open.users += 1;
+        operation.part = self.part_of(&operation.path);
         operation.covered = self.tree.file_mut(operation.node).covered();
         operation.sign();
         Ok(())
@@ -64,13 +65,7 @@ impl State {
 
     fn start_waiting(&mut self, disk: u32) {
         let depth = self.options.depth;
-        loop {
-            let state = self.disk(disk);
-            if state.under_way >= depth {
-                return;
-            }
-            let Some(operation) = state.next_waiting() else { return };
-            state.under_way += 1;
+        while let Some(operation) = self.disk(disk).next_waiting(depth) {
             self.start(operation);
         }
     }
@@ -106,8 +101,13 @@ impl State {
     /// does so at once.
     pub(super) fn begin(&mut self, kind: SimKind, path: &Path) -> Option<SimFault> {
         let fault = self.faults.begin(kind, path, &mut self.random);
-        self.is_gone |= fault == Some(SimFault::Vanish);
-        self.is_read_only |= fault == Some(SimFault::ReadOnly);
+        let part = self.part_of(path);
+        if fault == Some(SimFault::Vanish) {
+            self.gone.insert(part);
+        }
+        if fault == Some(SimFault::ReadOnly) {
+            self.read_only.insert(part);
+        }
         fault
     }
 
@@ -133,12 +133,11 @@ impl State {
         }
         let mut operation = self.take(number);
         let (mut outcome, sequence) = self.finish(&mut operation, is_cancelled);
-        let (disk, file) = (operation.disk, operation.file);
+        let (disk, file, part) = (operation.disk, operation.file, operation.part);
         let mut change = sequence.map(|sequence| (operation.node, sequence));
         let now_ns = self.now_ns;
         let state = self.disk(disk);
-        state.under_way -= 1;
-        state.progress_ns = now_ns;
+        state.end_on(part, now_ns);
         // Nobody hears of its end: the drive knows that it has ended all the same.
         let unheard =
             if state.is_dead || state.is_abandoned || is_reported { change.take() } else { None };
@@ -178,14 +177,20 @@ impl State {
         let Some(state) = self.disks.get_mut(&disk).filter(|state| state.has_waiting()) else {
             return;
         };
-        if state.progress_ns + timeout_ns > now_ns {
-            let overdue_ns = state.progress_ns + timeout_ns;
-            self.events.insert((overdue_ns, disk.into(), Step::Overdue));
-            return;
+        let mut still = BTreeMap::new();
+        let is_overdue = |progress_ns: u64| progress_ns + timeout_ns <= now_ns;
+        for part in 0..=self.mounts.len() {
+            still.insert(part, is_overdue(state.progress_ns(part)));
         }
-        for operation in state.take_waiting(|waits| waits.submitted_ns + timeout_ns <= now_ns) {
+        let is_given_up =
+            |waits: &Operation| still[&waits.part] && waits.submitted_ns + timeout_ns <= now_ns;
+        for operation in state.take_waiting(is_given_up) {
             state.leave(operation.file);
             state.finished.push(finished(operation, Err(IoFault::TimedOut), None));
+        }
+        let next_ns = state.oldest_progress_ns().map(|progress_ns| progress_ns + timeout_ns);
+        if let Some(overdue_ns) = next_ns.filter(|&overdue_ns| overdue_ns > now_ns) {
+            self.events.insert((overdue_ns, disk.into(), Step::Overdue));
         }
     }
 
@@ -276,7 +281,7 @@ impl State {
         let before = state.files.len();
         state.files.retain(|_, open| !open.is_closed || open.users > 0);
         let closed = before > state.files.len();
-        if state.is_abandoned && state.under_way == 0 {
+        if state.is_abandoned && state.under_way() == 0 {
             self.disks.remove(&disk);
         }
         if closed {
@@ -294,8 +299,8 @@ impl State {
     pub(super) fn cut(&mut self) {
         self.counters.cuts += 1;
         self.cut_in = None;
-        self.is_gone = false;
-        self.is_read_only = false;
+        self.gone.clear();
+        self.read_only.clear();
         self.events.clear();
         let operations = std::mem::take(&mut self.under_way);
         for (node, file) in self.tree.files_mut() {
@@ -308,7 +313,7 @@ impl State {
         for disk in self.disks.values_mut() {
             disk.is_dead = true;
             disk.files.clear();
-            disk.under_way = 0;
+            disk.forget_under_way();
             operations.extend(disk.take_waiting(|_| true));
             // What ended unheard: whoever might have asked is as dead as the others.
             for finished in &mut disk.finished {

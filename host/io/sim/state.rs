@@ -13,7 +13,7 @@ use super::tree::{NodeId, Tree};
 use crate::io::{FileId, IoFinished, OpenMode};
 use crate::units::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Reads and syncs that begin one after the other while a write waits.
 const AHEAD_COUNT_MAX: u32 = 15;
@@ -48,6 +48,9 @@ pub(super) struct OpenFile {
     pub(super) users: u32,
 }
 
+/// One of a drive's parts: everything below a mount point, or what is below none.
+pub(super) type Part = usize;
+
 /// A report that waits to be asked for.
 #[derive(Debug)]
 pub(super) struct Finished {
@@ -57,21 +60,52 @@ pub(super) struct Finished {
     pub(super) change: Option<(NodeId, u64)>,
 }
 
+/// The operations of one handle that wait for a place on one part of the drive.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Reads and syncs.
+    ahead: VecDeque<Operation>,
+    writes: VecDeque<Operation>,
+    /// Operations of `ahead` that began since a write did.
+    ahead_count: u32,
+}
+
+impl Waiting {
+    /// Takes the operation that begins next: reads and syncs before writes, which get every
+    /// sixteenth place all the same.
+    fn next(&mut self) -> Option<Operation> {
+        if (self.ahead_count < AHEAD_COUNT_MAX || self.writes.is_empty())
+            && let Some(operation) = self.ahead.pop_front()
+        {
+            self.ahead_count = self.ahead_count.saturating_add(1);
+            return Some(operation);
+        }
+        self.ahead_count = 0;
+        self.writes.pop_front()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ahead.is_empty() && self.writes.is_empty()
+    }
+}
+
+/// What of one handle concerns one part of the drive.
+#[derive(Debug, Default)]
+pub(super) struct PartState {
+    waiting: Waiting,
+    under_way: u32,
+    /// When an operation last ended.
+    progress_ns: u64,
+}
+
 /// One handle.
 #[derive(Debug)]
 pub(super) struct DiskState {
     pub(super) random: Random,
     pub(super) files: BTreeMap<FileId, OpenFile>,
     pub(super) file_next: u32,
-    /// Reads and syncs.
-    waiting_ahead: VecDeque<Operation>,
-    waiting_writes: VecDeque<Operation>,
-    /// Operations of `waiting_ahead` that began since a write did.
-    ahead_count: u32,
-    pub(super) under_way: u32,
+    parts: BTreeMap<Part, PartState>,
     pub(super) finished: Vec<Finished>,
-    /// When an operation last ended.
-    pub(super) progress_ns: u64,
     /// The power went since it was opened.
     pub(super) is_dead: bool,
     /// Nobody will ask it anything.
@@ -95,39 +129,70 @@ impl DiskState {
     }
 
     pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting_ahead.is_empty() || !self.waiting_writes.is_empty()
+        self.parts.values().any(|part| !part.waiting.is_empty())
+    }
+
+    /// Operations under way on all parts.
+    pub(super) fn under_way(&self) -> u32 {
+        self.parts.values().map(|part| part.under_way).sum()
+    }
+
+    /// Forgets what is under way, because the power went.
+    pub(super) fn forget_under_way(&mut self) {
+        for part in self.parts.values_mut() {
+            part.under_way = 0;
+        }
     }
 
     /// Takes some of the operations that wait.
     pub(super) fn take_waiting(&mut self, is_taken: impl Fn(&Operation) -> bool) -> Vec<Operation> {
-        let all = self.waiting_ahead.drain(..).chain(self.waiting_writes.drain(..));
-        let (taken, left): (Vec<_>, Vec<_>) = all.partition(is_taken);
+        let mut all = Vec::new();
+        for part in self.parts.values_mut() {
+            all.extend(part.waiting.ahead.drain(..).chain(part.waiting.writes.drain(..)));
+        }
+        let (taken, left): (Vec<_>, Vec<_>) = all.into_iter().partition(is_taken);
         for operation in left {
             self.enqueue(operation);
         }
         taken
     }
 
-    /// Has an operation wait for a place.
+    /// Has an operation wait for a place on its part.
     pub(super) fn enqueue(&mut self, operation: Operation) {
+        let waiting = &mut self.parts.entry(operation.part).or_default().waiting;
         if operation.kind == SimKind::Write {
-            self.waiting_writes.push_back(operation);
+            waiting.writes.push_back(operation);
         } else {
-            self.waiting_ahead.push_back(operation);
+            waiting.ahead.push_back(operation);
         }
     }
 
-    /// Takes the operation that begins next: reads and syncs before writes, which get every
-    /// sixteenth place all the same.
-    pub(super) fn next_waiting(&mut self) -> Option<Operation> {
-        if (self.ahead_count < AHEAD_COUNT_MAX || self.waiting_writes.is_empty())
-            && let Some(operation) = self.waiting_ahead.pop_front()
-        {
-            self.ahead_count = self.ahead_count.saturating_add(1);
-            return Some(operation);
-        }
-        self.ahead_count = 0;
-        self.waiting_writes.pop_front()
+    /// Takes an operation that can begin, and gives it a place of its part, which has `depth`.
+    pub(super) fn next_waiting(&mut self, depth: u32) -> Option<Operation> {
+        self.parts.values_mut().filter(|part| part.under_way < depth).find_map(|part| {
+            let operation = part.waiting.next()?;
+            part.under_way += 1;
+            Some(operation)
+        })
+    }
+
+    /// Gives the place of an operation back that ended on a part.
+    pub(super) fn end_on(&mut self, part: Part, now_ns: u64) {
+        let part = self.parts.entry(part).or_default();
+        part.under_way -= 1;
+        part.progress_ns = now_ns;
+    }
+
+    /// Returns when something last ended on a part.
+    pub(super) fn progress_ns(&self, part: Part) -> u64 {
+        self.parts.get(&part).map_or(0, |part| part.progress_ns)
+    }
+
+    /// Returns when something last ended on the part that stands still longest, of those that
+    /// operations wait for.
+    pub(super) fn oldest_progress_ns(&self) -> Option<u64> {
+        let waiting = self.parts.values().filter(|part| !part.waiting.is_empty());
+        waiting.map(|part| part.progress_ns).min()
     }
 
     /// Closes every file.
@@ -153,8 +218,11 @@ pub(super) struct State {
     pub(super) faults: SimFaults,
     /// Steps that still go through before the power goes.
     pub(super) cut_in: Option<u64>,
-    pub(super) is_gone: bool,
-    pub(super) is_read_only: bool,
+    /// Mount points, each below none of the others.
+    pub(super) mounts: Vec<PathBuf>,
+    /// Parts that disappeared, and those that became read-only.
+    pub(super) gone: BTreeSet<Part>,
+    pub(super) read_only: BTreeSet<Part>,
     pub(super) log: Vec<SimRecord>,
     pub(super) counters: SimCounters,
 }
@@ -173,11 +241,17 @@ impl State {
             now_ns: 0,
             faults: SimFaults::default(),
             cut_in: None,
-            is_gone: false,
-            is_read_only: false,
+            mounts: Vec::new(),
+            gone: BTreeSet::new(),
+            read_only: BTreeSet::new(),
             log: Vec::new(),
             counters: SimCounters::default(),
         }
+    }
+
+    /// Returns the part of the drive that a path is on.
+    pub(super) fn part_of(&self, path: &Path) -> Part {
+        self.mounts.iter().position(|mount| path.starts_with(mount)).map_or(0, |at| at + 1)
     }
 
     /// Opens a handle and returns its number.
@@ -188,12 +262,8 @@ impl State {
             random: Random::new(seed),
             files: BTreeMap::new(),
             file_next: 0,
-            waiting_ahead: VecDeque::new(),
-            waiting_writes: VecDeque::new(),
-            ahead_count: 0,
-            under_way: 0,
+            parts: BTreeMap::new(),
             finished: Vec::new(),
-            progress_ns: 0,
             is_dead: false,
             is_abandoned: false,
         };
@@ -247,6 +317,6 @@ impl State {
     /// Returns whether operations of a living handle wait or are under way.
     pub(super) fn is_busy(&mut self, disk: u32) -> bool {
         let disk = self.disk(disk);
-        !disk.is_dead && (disk.under_way > 0 || disk.has_waiting())
+        !disk.is_dead && (disk.under_way() > 0 || disk.has_waiting())
     }
 }

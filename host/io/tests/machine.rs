@@ -265,14 +265,51 @@ fn hang<E: Engine>(engine: E, backend: DiskBackend) {
 #[test]
 fn memory_of_a_ring_s_operation_that_hangs_is_kept_until_the_kernel_lets_go() {
     if may_mount("memory_of_a_ring_s_operation_that_hangs_is_kept_until_the_kernel_lets_go") {
-        hang(Uring::new(1, SHORT).expect("a ring"), DiskBackend::Uring);
+        hang(Uring::new(1, 1, SHORT).expect("a ring"), DiskBackend::Uring);
     }
 }
 
 #[test]
 fn memory_of_a_thread_s_operation_that_hangs_is_kept_until_the_kernel_lets_go() {
     if may_mount("memory_of_a_thread_s_operation_that_hangs_is_kept_until_the_kernel_lets_go") {
-        hang(Psync::new(1, SHORT, None).expect("a thread"), DiskBackend::Psync);
+        hang(Psync::new(1, 1, SHORT, None).expect("a thread"), DiskBackend::Psync);
+    }
+}
+
+/// A drive whose every place is lost to writes that hang takes none from another.
+fn hang_beside_another<E: Engine>(engine: E, backend: DiskBackend) {
+    let stages = [Mounted::ext4(backend, 16 * MIB, 512), Mounted::ext4(backend, 16 * MIB, 512)];
+    let mut disk = RealDisk::new(engine, FOR_EVER, ByteCount::new(MIB));
+    let files = stages.each_ref().map(|stage| {
+        let path = stage.directory().join("file");
+        let file = disk.open(&path, OpenMode::Create).expect("made").file;
+        disk.allocate(file, ByteCount::new(MIB)).expect("there is room");
+        file
+    });
+    let frozen = stages[0].freeze();
+    // More than both drives have places for, and each with its own page.
+    disk.submit((0..20).map(|at| write(files[0], at, page_of(1))).collect());
+    for at in 100..120 {
+        disk.submit(vec![write(files[1], at, page_of(2))]);
+        let ended = reports(&mut disk, 1);
+        assert_eq!((ended[0].tag, &ended[0].outcome), (at, &Ok(())));
+    }
+    drop(frozen);
+    assert!(reports(&mut disk, 20).iter().all(|report| report.outcome == Ok(())));
+    assert_eq!(Box::new(disk).shut(FOR_EVER).leaked_operations, 0);
+}
+
+#[test]
+fn a_drive_that_hangs_takes_no_place_of_a_ring_from_another() {
+    if may_mount("a_drive_that_hangs_takes_no_place_of_a_ring_from_another") {
+        hang_beside_another(Uring::new(2, 2, FOR_EVER).expect("a ring"), DiskBackend::Uring);
+    }
+}
+
+#[test]
+fn a_drive_that_hangs_takes_no_thread_from_another() {
+    if may_mount("a_drive_that_hangs_takes_no_thread_from_another") {
+        hang_beside_another(Psync::new(2, 2, FOR_EVER, None).expect("threads"), DiskBackend::Psync);
     }
 }
 
@@ -283,7 +320,8 @@ fn an_operation_that_can_be_called_back_is_and_gives_its_memory() {
     mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR).expect("a pipe is made");
     // Open for both, so that a read neither ends nor fails: it waits for bytes that never come.
     let pipe = OpenOptions::new().read(true).write(true).open(&path).expect("it opens");
-    let mut disk = RealDisk::new(Uring::new(2, SHORT).expect("a ring"), SHORT, ByteCount::new(MIB));
+    let mut disk =
+        RealDisk::new(Uring::new(2, 1, SHORT).expect("a ring"), SHORT, ByteCount::new(MIB));
     let pipe = disk.adopt(pipe);
     let file = disk.open(&folder.path().join("file"), OpenMode::Create).expect("made").file;
     disk.submit(vec![read(pipe, 0), read(pipe, 1), write(file, 2, page_of(1))]);
@@ -466,6 +504,10 @@ fn options_without_sense_are_refused_by_name() {
     for depth in [0, 1025, u32::MAX] {
         let refused = open_disk(&DiskOptions { depth, ..DiskOptions::default() });
         assert_eq!(refused.err(), Some(DiskError::Depth { depth }));
+    }
+    for (depth, drive_count) in [(1, 0), (1024, 9), (1, u32::MAX)] {
+        let refused = open_disk(&DiskOptions { depth, drive_count, ..DiskOptions::default() });
+        assert_eq!(refused.err(), Some(DiskError::Places { depth, drive_count }));
     }
     let depth_bytes = ByteCount::new(0);
     let refused = open_disk(&DiskOptions { depth_bytes, ..DiskOptions::default() });

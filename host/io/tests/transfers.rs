@@ -2,7 +2,7 @@
 
 use crate::capability::Downgrade;
 use crate::io::direct::DirectNeeds;
-use crate::io::files::{OpenFile, RealFiles, lock_owner};
+use crate::io::files::{DriveId, OpenFile, RealFiles, lock_owner};
 use crate::io::real::{Engine, Load, RealDisk};
 use crate::io::transfer::{Answer, Transfer, Work};
 use crate::io::waiting::Waiting;
@@ -174,7 +174,7 @@ impl Engine for Keeper {
         20
     }
 
-    fn load(&self) -> Load {
+    fn load(&self, _drive: DriveId) -> Load {
         Load {
             free_places: self.depth() - self.under_way(),
             bytes_under_way: self.kept.iter().map(Transfer::length).sum(),
@@ -189,7 +189,7 @@ impl Engine for Keeper {
 
     fn reap(&mut self, _now: Instant, _ready: &mut Vec<IoFinished>) {}
 
-    fn is_stuck(&self) -> bool {
+    fn is_stuck(&self, _drive: DriveId) -> bool {
         self.is_stuck
     }
 

@@ -1,11 +1,17 @@
 //! Transfers in the kernel, by place.
 //!
+//! Each drive may have so many places, and there are as many as the drives that were counted on may
+//! have together.
+//!
 //! Invariants: a place is free or has one flight; a mark names one flight of the ring's life, so
 //! that a late completion or cancel finds its own flight or none.
 //!
 //! Called by the ring's engine.
 
+use super::super::files::DriveId;
+use super::super::real::Load;
 use super::super::transfer::Transfer;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How far a flight is from being given up.
@@ -41,13 +47,23 @@ pub(super) enum Overdue {
     Abandon(u64),
 }
 
+/// The flights of one drive.
+#[derive(Clone, Copy, Debug, Default)]
+struct DriveFlights {
+    count: u32,
+    abandoned_count: u32,
+    /// Bytes of those that are not abandoned.
+    bytes: u64,
+}
+
 /// All flights of a ring.
 #[derive(Debug)]
 pub(super) struct Flights {
     places: Vec<Option<Flight>>,
     free: Vec<u32>,
-    /// Bytes of all flights that are not abandoned.
-    bytes: u64,
+    /// Places that a drive may have.
+    depth: u32,
+    drives: BTreeMap<DriveId, DriveFlights>,
     /// The next flight's number.
     number: u32,
     io_timeout: Duration,
@@ -58,12 +74,14 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// Makes `depth` free places.
-    pub(super) fn new(depth: u32, io_timeout: Duration, grace: Duration) -> Self {
+    /// Makes `depth` free places for each of so many drives.
+    pub(super) fn new(depth: u32, drive_count: u32, io_timeout: Duration, grace: Duration) -> Self {
+        let place_count = depth * drive_count;
         Self {
-            places: (0..depth).map(|_| None).collect(),
-            free: (0..depth).rev().collect(),
-            bytes: 0,
+            places: (0..place_count).map(|_| None).collect(),
+            free: (0..place_count).rev().collect(),
+            depth,
+            drives: BTreeMap::new(),
             number: 0,
             io_timeout,
             grace,
@@ -71,24 +89,25 @@ impl Flights {
         }
     }
 
-    /// Returns the number of places.
+    /// Returns the number of places that a drive may have.
     pub(super) fn depth(&self) -> u32 {
-        u32::try_from(self.places.len()).expect("made from a u32")
-    }
-
-    /// Returns the number of free places.
-    pub(super) fn room(&self) -> u32 {
-        u32::try_from(self.free.len()).expect("at most the places")
+        self.depth
     }
 
     /// Returns the number of flights.
     pub(super) fn count(&self) -> u32 {
-        self.depth() - self.room()
+        u32::try_from(self.places.len() - self.free.len()).expect("made from a u32")
     }
 
-    /// Returns the bytes of the flights that are not abandoned.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+    /// Returns the places that a drive may still have, and its bytes that are not abandoned.
+    pub(super) fn load(&self, drive: DriveId) -> Load {
+        let flights = self.drive(drive);
+        let room = u32::try_from(self.free.len()).expect("at most the places");
+        Load { free_places: room.min(self.depth - flights.count), bytes_under_way: flights.bytes }
+    }
+
+    fn drive(&self, drive: DriveId) -> DriveFlights {
+        self.drives.get(&drive).copied().unwrap_or_default()
     }
 
     /// Gives a transfer a place, and returns its flight.
@@ -100,7 +119,9 @@ impl Flights {
         let place = self.free.pop().expect("there is room");
         let mark = u64::from(self.number) << 32 | u64::from(place);
         self.number = self.number.wrapping_add(1);
-        self.bytes += transfer.length();
+        let drive = self.drives.entry(transfer.file().drive()).or_default();
+        drive.count += 1;
+        drive.bytes += transfer.length();
         let flight = Flight { transfer, started: now, stage: Stage::InTime, mark };
         self.places[place as usize].insert(flight)
     }
@@ -113,12 +134,17 @@ impl Flights {
 
     /// Takes the flight of a mark, and frees its place.
     pub(super) fn end(&mut self, mark: u64) -> Option<Flight> {
-        let flight = self.find(mark)?;
-        let is_counted = flight.stage != Stage::Abandoned;
-        let bytes = if is_counted { flight.transfer.length() } else { 0 };
-        self.bytes -= bytes;
+        self.find(mark)?;
+        let flight = self.places[place(mark)].take()?;
+        let drive = self.drives.entry(flight.transfer.file().drive()).or_default();
+        drive.count -= 1;
+        if flight.stage == Stage::Abandoned {
+            drive.abandoned_count -= 1;
+        } else {
+            drive.bytes -= flight.transfer.length();
+        }
         self.free.push(u32::try_from(place(mark)).expect("the low half of a mark"));
-        self.places[place(mark)].take()
+        Some(flight)
     }
 
     /// Moves flights that are overdue to their next stage.
@@ -143,7 +169,9 @@ impl Flights {
                 }
                 Stage::Cancelled(_) | Stage::Abandoned => {
                     act(Overdue::Abandon(flight.transfer.tag()));
-                    self.bytes -= flight.transfer.length();
+                    let drive = self.drives.entry(flight.transfer.file().drive()).or_default();
+                    drive.abandoned_count += 1;
+                    drive.bytes -= flight.transfer.length();
                     flight.stage = Stage::Abandoned;
                     continue;
                 }
@@ -152,10 +180,11 @@ impl Flights {
         }
     }
 
-    /// Returns whether every place is held by an abandoned flight.
-    pub(super) fn is_stuck(&self) -> bool {
-        let is_abandoned = |flight: &Flight| flight.stage == Stage::Abandoned;
-        self.places.iter().all(|place| place.as_ref().is_some_and(is_abandoned))
+    /// Returns whether every place that a drive may have is held by an abandoned flight.
+    pub(super) fn is_stuck(&self, drive: DriveId) -> bool {
+        let abandoned = self.drives.values().map(|drive| drive.abandoned_count as usize);
+        self.drive(drive).abandoned_count == self.depth
+            || abandoned.sum::<usize>() == self.places.len()
     }
 
     /// Returns how long nothing becomes overdue.

@@ -25,7 +25,7 @@ mod ring;
 
 use self::flights::{Flight, Flights, Overdue, Stage};
 use self::pieces::Pieces;
-use super::files::OpenFile;
+use super::files::{DriveId, OpenFile};
 use super::open::memlock_limit;
 use super::real::{Engine, Load};
 use super::transfer::{Answer, Transfer, Work};
@@ -109,15 +109,15 @@ impl fmt::Debug for Uring {
 }
 
 impl Uring {
-    /// Makes a ring for `depth` operations at a time.
+    /// Makes a ring for `depth` operations at a time on each of so many drives.
     ///
     /// # Errors
     ///
     /// What the system says when it refuses a ring or what belongs to one.
-    pub(super) fn new(depth: u32, io_timeout: Duration) -> io::Result<Self> {
+    pub(super) fn new(depth: u32, drive_count: u32, io_timeout: Duration) -> io::Result<Self> {
         // For each place a submission and a cancel, and the cancel of the flight before it; and one
         // for the waker.
-        let ring = ring::make(3 * depth + 1)?;
+        let ring = ring::make(3 * depth * drive_count + 1)?;
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         // A kernel without room for a table uses descriptors, which cost a look-up an operation.
         let empty_table = [-1; FILE_PLACE_COUNT as usize];
@@ -126,7 +126,7 @@ impl Uring {
         let grace = CANCEL_GRACE_MAX.min(io_timeout / 10);
         Ok(Self {
             ring: Some(ring),
-            flights: Flights::new(depth, io_timeout, grace),
+            flights: Flights::new(depth, drive_count, io_timeout, grace),
             free_file_places: (0..file_place_count).rev().collect(),
             closing: Vec::new(),
             pieces: Pieces::default(),
@@ -310,9 +310,8 @@ impl Engine for Uring {
         self.flights.depth()
     }
 
-    fn load(&self) -> Load {
-        let (free_places, bytes_under_way) = (self.flights.room(), self.flights.bytes());
-        Load { free_places, bytes_under_way }
+    fn load(&self, drive: DriveId) -> Load {
+        self.flights.load(drive)
     }
 
     fn start(&mut self, transfer: Transfer, now: Instant) {
@@ -340,8 +339,8 @@ impl Engine for Uring {
         ready.append(&mut self.ended);
     }
 
-    fn is_stuck(&self) -> bool {
-        self.flights.is_stuck()
+    fn is_stuck(&self, drive: DriveId) -> bool {
+        self.flights.is_stuck(drive)
     }
 
     fn wait(&mut self, timeout: Duration) {

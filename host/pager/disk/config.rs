@@ -1,13 +1,13 @@
 //! What the disk tier is opened with, and how its capacity is shared among the groups.
 
-use crate::core::WritePolicy;
+use crate::core::{STRIPE_COUNT_MAX, WritePolicy};
 use crate::fingerprint::ContentFingerprint;
 use crate::io::{DEFAULT_DISK_DEPTH, DEFAULT_IO_TIMEOUT, DiskBackend, DiskOptions};
 use crate::pager::OpenError;
 use crate::store::{Reclaim, ScanProgress};
 use crate::units::{ByteCount, GroupIndex};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ pub const DEFAULT_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes a second that are scrubbed, by default.
 pub const DEFAULT_SCRUB_BUDGET: ByteCount = ByteCount::new(8 << 20);
 
-/// Is told how far the scan of a group's store has come; called on the disk thread, at most once a
-/// batch of 64 slots, so it should be quick.
+/// Is told how far the scan of a group's stores has come, all stripes taken together; called on the
+/// disk thread, at most once a batch of 64 slots, so it should be quick.
 #[derive(Clone)]
 pub struct ProgressListener(Arc<dyn Fn(GroupIndex, ScanProgress) + Send + Sync>);
 
@@ -39,17 +39,25 @@ impl fmt::Debug for ProgressListener {
     }
 }
 
-/// Every setting of a pager's disk tier.
-#[derive(Clone, Debug)]
-pub struct DiskConfig {
-    /// The directory below which all stores lie. Made if it does not exist.
+/// One directory of a disk tier, on a drive of its own as a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskStripe {
+    /// The directory below which its stores lie. Made if it does not exist.
     pub root: PathBuf,
     /// Bytes that all stores below the root may take up together, by blocks in use: a hard bound.
     pub capacity: ByteCount,
+}
+
+/// Every setting of a pager's disk tier.
+#[derive(Clone, Debug)]
+pub struct DiskConfig {
+    /// The directories that are used as one tier, 1 to 16. Each is complete in itself: which they
+    /// are, and in which order, may change from one open to the next.
+    pub stripes: Vec<DiskStripe>,
     /// What the KV bytes mean: chunks of other content are never taken for these.
     pub content: ContentFingerprint,
-    /// Which of the directories for engines that run side by side this one takes; the first that
-    /// nobody has open unless given.
+    /// Which of the directories for engines that run side by side this one takes in each stripe;
+    /// the first that nobody has open unless given.
     pub instance: Option<u32>,
     /// When chunks are written; as soon as they are stored, by default.
     pub write_policy: WritePolicy,
@@ -60,11 +68,11 @@ pub struct DiskConfig {
     pub sync_interval: Duration,
     /// How long an operation of the drive may take before it is given up; 10 s by default.
     pub io_timeout: Duration,
-    /// Operations under way at a time.
+    /// Operations under way at a time on each drive.
     pub depth: u32,
     /// Who moves the bytes.
     pub backend: DiskBackend,
-    /// Whether stores that nobody has open may be removed when the root has no room; they may, by
+    /// Whether stores that nobody has open may be removed when a root has no room; they may, by
     /// default.
     pub reclaim: Reclaim,
     /// Bytes a second that are read to find what rotted before it is asked for; 8 MiB by default, 0
@@ -74,12 +82,32 @@ pub struct DiskConfig {
     pub on_progress: Option<ProgressListener>,
 }
 
+impl DiskStripe {
+    /// Returns where the root is, without links and detours as far as it exists: what tells two
+    /// directories apart.
+    fn place(&self) -> PathBuf {
+        let path = std::path::absolute(&self.root).unwrap_or_else(|_| self.root.clone());
+        let known = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+        let Some((above, known)) = known else { return path };
+        let mut place = known;
+        // What does not exist yet is made as it is spelt.
+        for part in path.strip_prefix(above).unwrap_or(&path).components() {
+            match part {
+                Component::ParentDir => {
+                    place.pop();
+                }
+                part => place.push(part),
+            }
+        }
+        place
+    }
+}
+
 impl DiskConfig {
-    /// Fills in everything that has a default.
+    /// Makes a tier of one stripe, and fills in everything that has a default.
     pub fn new(root: impl Into<PathBuf>, capacity: ByteCount, content: ContentFingerprint) -> Self {
         Self {
-            root: root.into(),
-            capacity,
+            stripes: vec![DiskStripe { root: root.into(), capacity }],
             content,
             instance: None,
             write_policy: WritePolicy::Through,
@@ -94,8 +122,15 @@ impl DiskConfig {
         }
     }
 
+    /// Adds a stripe.
+    #[must_use]
+    pub fn with_stripe(mut self, root: impl Into<PathBuf>, capacity: ByteCount) -> Self {
+        self.stripes.push(DiskStripe { root: root.into(), capacity });
+        self
+    }
+
     /// Checks every setting that no other layer checks, by name.
-    pub(in crate::pager) fn check(&self) -> Result<(), OpenError> {
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
         let zero = |field| Err(OpenError::ZeroTimeout { field });
         if self.sync_interval.is_zero() {
             return zero("disk.sync_interval");
@@ -103,12 +138,25 @@ impl DiskConfig {
         if self.io_timeout.is_zero() {
             return zero("disk.io_timeout");
         }
+        let stripe_count = self.stripes.len();
+        if !(1..=STRIPE_COUNT_MAX).contains(&stripe_count) {
+            return Err(OpenError::StripeCount { stripe_count });
+        }
+        let places: Vec<PathBuf> = self.stripes.iter().map(DiskStripe::place).collect();
+        for (stripe, place) in places.iter().enumerate() {
+            let overlaps = |other: &PathBuf| place.starts_with(other) || other.starts_with(place);
+            if let Some(other) = places[..stripe].iter().position(overlaps) {
+                let root = self.stripes[stripe].root.clone();
+                return Err(OpenError::StripeRepeated { stripe, other, root });
+            }
+        }
         Ok(())
     }
 
     /// Returns the settings of the disk itself.
     pub(in crate::pager) fn disk_options(&self) -> DiskOptions {
         let Self { backend, io_timeout, depth, .. } = *self;
-        DiskOptions { backend, io_timeout, depth, ..DiskOptions::default() }
+        let drive_count = u32::try_from(self.stripes.len()).unwrap_or(u32::MAX);
+        DiskOptions { backend, io_timeout, depth, drive_count, ..DiskOptions::default() }
     }
 }

@@ -1,5 +1,7 @@
-//! One group's store as the disk thread sees it: what waits, what is scanned, what failed.
+//! One group's store in one stripe as the disk thread sees it: what waits, what is scanned, what
+//! failed. Its slots are the store's own; the core's are theirs by the store's place.
 
+use super::places::Place;
 use crate::core::{Core, DiskFailure, DiskHop, FoundChunk, KEY_COUNT_MAX, Refused};
 use crate::io::{Disk, IoFault, IoFinished, IoOperation};
 use crate::key::Key;
@@ -10,6 +12,7 @@ use crate::store::{
     Task,
 };
 use crate::units::{GroupIndex, SlotIndex, TenantId};
+use std::path::Path;
 use std::time::Instant;
 
 /// Incidents in a row, with no success between them, after which a drive counts as gone. What was
@@ -30,44 +33,65 @@ struct Incidents {
     latest: Option<Instant>,
 }
 
-/// A group's store, and what is under way in it.
+/// A group's store in one stripe, and what is under way in it.
 #[derive(Debug)]
 pub(in crate::pager) struct GroupStore {
     pub(super) store: Store,
-    group: GroupIndex,
+    place: Place,
+    /// Its drive was given up: nothing reads it any more.
+    pub(super) is_lost: bool,
     scan: Option<Scan>,
+    /// When reads of the scan were last submitted.
+    scan_submitted: Option<Instant>,
+    /// How far the scan came in the end.
+    scanned: ScanProgress,
     /// How far the scan came, if it moved on since the last look.
     moved_on: Option<ScanProgress>,
     /// Numbers of writes that wait until the run has begun.
     waiting: Vec<u32>,
     /// Something was written since the last sync began.
     is_synced: bool,
+    /// The scan found chunks since the last sync began: whoever wrote them may not have synced them.
+    has_found: bool,
     /// Incidents in a row, by hop: writes, reads.
     incidents: [Incidents; 2],
 }
 
 impl GroupStore {
     /// Takes a store over; one that is not recovered is scanned in the space of tags `space`.
-    pub(super) fn new(store: Store, group: GroupIndex, space: TagSpace) -> Self {
+    pub(super) fn new(store: Store, place: Place, space: TagSpace) -> Self {
         let scan = store.scan(space);
         Self {
             store,
-            group,
+            place,
+            is_lost: false,
             scan,
+            scan_submitted: None,
+            scanned: ScanProgress::default(),
             moved_on: None,
             waiting: Vec::new(),
             is_synced: true,
+            has_found: false,
             incidents: [Incidents::default(); 2],
         }
     }
 
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
     pub(super) fn group(&self) -> GroupIndex {
-        self.group
+        self.place.group
+    }
+
+    /// Returns the directory of its stripe.
+    pub(super) fn root(&self) -> &Path {
+        self.store.root()
     }
 
     /// Returns how far the scan came.
     pub(super) fn progress(&self) -> ScanProgress {
-        self.scan.as_ref().map(Scan::progress).unwrap_or_default()
+        self.scan.as_ref().map_or(self.scanned, Scan::progress)
     }
 
     /// Whether nothing is under way, a scan included.
@@ -77,6 +101,11 @@ impl GroupStore {
 
     pub(super) fn is_synced(&self) -> bool {
         self.is_synced || self.store.poisoned().is_some()
+    }
+
+    /// Has the next sync cover what the scan has found so far.
+    pub(super) fn want_found_synced(&mut self) {
+        self.is_synced &= !std::mem::take(&mut self.has_found);
     }
 
     /// Lets a write wait for the run; returns whether it is the first to.
@@ -168,13 +197,33 @@ impl GroupStore {
         self.scan.as_ref().is_some_and(|scan| scan.space() == space)
     }
 
-    pub(super) fn scan_operations(&mut self, depth: u32) -> Vec<IoOperation> {
-        self.scan.as_mut().map_or_else(Vec::new, |scan| scan.operations(&self.store, depth))
+    pub(super) fn scan_operations(&mut self, depth: u32, now: Instant) -> Vec<IoOperation> {
+        let scan = self.scan.as_mut().filter(|_| !self.is_lost);
+        let operations = scan.map_or_else(Vec::new, |scan| scan.operations(&self.store, depth));
+        if !operations.is_empty() {
+            self.scan_submitted = Some(now);
+        }
+        operations
     }
 
-    pub(super) fn scan_finished(&mut self, report: IoFinished) {
+    /// Takes in the end of a read of the scan. Returns the fault for which the drive is to be given
+    /// up: writes of the group wait for a scan, and one of a drive that does not answer would take
+    /// for ever.
+    pub(super) fn scan_finished(&mut self, report: IoFinished, now: Instant) -> Option<IoFault> {
+        let outcome = report.outcome.clone();
         if let Some(scan) = &mut self.scan {
             scan.finished(report);
+        }
+        match outcome {
+            Ok(()) => {
+                self.incidents[hop_index(DiskHop::Read)] = Incidents::default();
+                None
+            }
+            Err(fault @ (IoFault::Drive { .. } | IoFault::TimedOut)) => {
+                let submitted = self.scan_submitted.unwrap_or(now);
+                self.has_failed_for_good(DiskHop::Read, &fault, submitted, now).then_some(fault)
+            }
+            Err(_) => None,
         }
     }
 
@@ -190,15 +239,18 @@ impl GroupStore {
                 break;
             }
             self.moved_on = Some(scan.progress());
-            let group = self.group;
+            let place = self.place;
+            self.has_found |=
+                batch.iter().any(|slot| matches!(slot.finding, Finding::Chunk { .. }));
             // A poisoned core takes nothing in: all lookups miss.
-            let _poisoned = command(&mut |core| adopt_batch(core, group, &batch));
+            let _poisoned = command(&mut |core| adopt_batch(core, place, &batch));
         }
         if scan.is_done() {
-            self.moved_on = Some(scan.progress());
+            self.scanned = scan.progress();
+            self.moved_on = Some(self.scanned);
             self.scan = None;
-            let group = self.group;
-            let _poisoned = command(&mut |core| core.end_recovery(group));
+            let Place { group, stripe, .. } = self.place;
+            let _poisoned = command(&mut |core| core.end_recovery(group, stripe));
         }
     }
 
@@ -207,18 +259,22 @@ impl GroupStore {
         self.moved_on.take()
     }
 
-    /// Closes the store with a snapshot of what the core found worth keeping, coldest first.
+    /// Closes the store with a snapshot of what the core found worth keeping of its group, coldest
+    /// first; what lies in other stores is left to them.
     pub(super) fn close(
         self,
         disk: &mut dyn Disk,
         found: &[FoundChunk],
     ) -> Result<CloseReport, StoreError> {
         let blocks = self.store.shape().blocks_per_chunk();
-        let generations: Vec<_> =
-            found.iter().map(|chunk| self.store.generation(chunk.disk_slot)).collect();
-        let entries = found.iter().zip(generations).filter_map(|(chunk, generation)| {
+        let held = found.iter().filter_map(|chunk| {
+            let slot = self.place.slot(chunk.disk_slot)?;
+            Some((chunk, slot, self.store.generation(slot)))
+        });
+        let held: Vec<_> = held.collect();
+        let entries = held.into_iter().filter_map(|(chunk, slot, generation)| {
             Some(Entry {
-                slot: chunk.disk_slot,
+                slot,
                 key: chunk.key,
                 parent: chunk.parent,
                 generation: generation?,
@@ -233,24 +289,28 @@ impl GroupStore {
 }
 
 /// Takes in what a scan found in consecutive slots.
-fn adopt_batch(core: &mut Core, group: GroupIndex, batch: &[Scanned]) -> Result<(), Refused> {
+fn adopt_batch(core: &mut Core, place: Place, batch: &[Scanned]) -> Result<(), Refused> {
+    let group = place.group;
     for Scanned { slot, finding } in batch {
+        let disk_slot = place.disk_slot(*slot);
         match finding {
             Finding::Chunk { entry, replaces } => {
                 let has_moved = match replaces {
-                    Some(older) => core.move_disk(group, entry.key, *older, *slot)?,
+                    Some(older) => {
+                        core.move_disk(group, entry.key, place.disk_slot(*older), disk_slot)?
+                    }
                     None => false,
                 };
                 if !has_moved {
-                    core.adopt_disk(group, &[found(entry)])?;
+                    core.adopt_disk(group, &[found(place, entry)])?;
                 }
                 // What the core did not take in.
-                core.free_disk_slots(group, *slot, 1)?;
+                core.free_disk_slots(group, disk_slot, 1)?;
             }
             // Better not used: the drive could not read it.
             Finding::Unreadable(_) => {}
             _ => {
-                core.free_disk_slots(group, *slot, 1)?;
+                core.free_disk_slots(group, disk_slot, 1)?;
             }
         }
     }
@@ -258,12 +318,12 @@ fn adopt_batch(core: &mut Core, group: GroupIndex, batch: &[Scanned]) -> Result<
 }
 
 /// What the core is told of a chunk that was on disk before this run began.
-pub(super) fn found(entry: &Entry) -> FoundChunk {
+pub(super) fn found(place: Place, entry: &Entry) -> FoundChunk {
     FoundChunk {
         key: entry.key,
         parent: entry.parent,
         depth: entry.depth,
-        disk_slot: entry.slot,
+        disk_slot: place.disk_slot(entry.slot),
         // After a power cut it would not have been found; after a kill it may still be lost.
         is_durable: false,
     }

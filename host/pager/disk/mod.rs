@@ -2,23 +2,29 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `config.rs` | [`DiskConfig`] and how the capacity is shared among the groups |
-//! | `open.rs` | stores of all groups, opened together |
+//! | `config.rs` | [`DiskConfig`]: directories, capacities, times |
+//! | `open.rs` | stores of all stripes and groups, opened together |
+//! | `merge.rs` | one order of recency over several stores |
+//! | `places.rs` | which store and slot a disk slot of the core is |
 //! | `thread.rs` | the disk thread |
-//! | `group.rs` | one group's store as that thread sees it |
+//! | `group.rs` | a group's store in one stripe as that thread sees it |
 //! | `scrub.rs` | reading slots before anybody asks for them |
 //! | `syncs.rs` | when to sync, and who waits for it |
 //! | `state.rs` | requests, commands and health, shared with callers |
 
 mod config;
 mod group;
+mod merge;
 mod open;
+mod places;
 mod scrub;
 mod state;
 mod syncs;
 mod thread;
 
-pub use config::{DEFAULT_SCRUB_BUDGET, DEFAULT_SYNC_INTERVAL, DiskConfig, ProgressListener};
+pub use config::{
+    DEFAULT_SCRUB_BUDGET, DEFAULT_SYNC_INTERVAL, DiskConfig, DiskStripe, ProgressListener,
+};
 pub(super) use open::{OpenedTier, open};
 pub(super) use state::{DiskCommand, DiskState};
 pub use state::{DiskCommandError, DiskHealth, ScrubTotals};

@@ -19,7 +19,7 @@ const SLOTS_PER_LOOK: u32 = 4096;
 /// A slot that is being read.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    group: usize,
+    store: usize,
     slot: SlotIndex,
     generation: Generation,
 }
@@ -27,7 +27,7 @@ struct Reading {
 /// A slot that does not hold what was written.
 #[derive(Debug)]
 pub(super) struct Rotten {
-    pub(super) group: usize,
+    pub(super) store: usize,
     pub(super) slot: SlotIndex,
     pub(super) fault: ReadFault,
 }
@@ -38,8 +38,8 @@ pub(super) struct Scrubber {
     space: TagSpace,
     bytes_per_second: u64,
     due: Instant,
-    /// The group and slot that are looked at next.
-    group: usize,
+    /// The store and slot that are looked at next.
+    store: usize,
     slot: u32,
     buffer: Option<IoBuffer>,
     reading: Option<Reading>,
@@ -52,7 +52,7 @@ impl Scrubber {
             space,
             bytes_per_second: budget.get(),
             due: now,
-            group: 0,
+            store: 0,
             slot: 0,
             buffer: None,
             reading: None,
@@ -76,16 +76,16 @@ impl Scrubber {
     }
 
     /// Returns the next read, if it is due.
-    pub(super) fn operation(&mut self, groups: &[GroupStore], now: Instant) -> Option<IoOperation> {
+    pub(super) fn operation(&mut self, stores: &[GroupStore], now: Instant) -> Option<IoOperation> {
         if self.bytes_per_second == 0 || self.is_reading() || now < self.due {
             return None;
         }
-        let Some(reading) = self.next_chunk(groups) else {
+        let Some(reading) = self.next_chunk(stores) else {
             // Nothing in sight: look again when a slot's worth of time is over.
-            self.spend(now, groups.first()?.store.shape().slot());
+            self.spend(now, stores.first()?.store.shape().slot());
             return None;
         };
-        let store = &groups[reading.group].store;
+        let store = &stores[reading.store].store;
         let slot_bytes = store.shape().slot();
         self.spend(now, slot_bytes);
         let memory = IoMemory::Buffer(self.take_buffer(slot_bytes));
@@ -109,27 +109,27 @@ impl Scrubber {
     }
 
     /// Finds the next slot with a chunk, within a bounded look.
-    fn next_chunk(&mut self, groups: &[GroupStore]) -> Option<Reading> {
+    fn next_chunk(&mut self, stores: &[GroupStore]) -> Option<Reading> {
         for _ in 0..SLOTS_PER_LOOK {
-            let store = &groups.get(self.group)?.store;
-            let (group, slot) = (self.group, SlotIndex::new(self.slot));
-            let is_last = self.slot + 1 >= store.slot_count();
+            let GroupStore { store: held, is_lost, .. } = stores.get(self.store)?;
+            let (store, slot) = (self.store, SlotIndex::new(self.slot));
+            let is_last = self.slot + 1 >= held.slot_count() || *is_lost;
             if is_last {
-                self.group = (group + 1) % groups.len();
+                self.store = (store + 1) % stores.len();
             }
             self.slot = if is_last { 0 } else { self.slot + 1 };
-            if let Some(generation) = store.generation(slot) {
-                return Some(Reading { group, slot, generation });
+            if let Some(generation) = held.generation(slot).filter(|_| !is_lost) {
+                return Some(Reading { store, slot, generation });
             }
         }
         None
     }
 
     /// Takes in the end of its read; returns the slot if it is not what was written.
-    pub(super) fn finished(&mut self, groups: &[GroupStore], report: IoFinished) -> Option<Rotten> {
-        let Reading { group, slot, generation } = self.reading.take()?;
+    pub(super) fn finished(&mut self, stores: &[GroupStore], report: IoFinished) -> Option<Rotten> {
+        let Reading { store: number, slot, generation } = self.reading.take()?;
         let buffer = report.memory.and_then(IoMemory::into_buffer)?;
-        let store = &groups[group].store;
+        let store = &stores[number].store;
         let is_same = store.generation(slot) == Some(generation) && !store.is_writing(slot);
         let verified = store.expected(slot).verify(buffer.bytes());
         self.buffer = Some(buffer);
@@ -143,6 +143,6 @@ impl Scrubber {
             }
             Err(fault) => fault,
         };
-        Some(Rotten { group, slot, fault })
+        Some(Rotten { store: number, slot, fault })
     }
 }

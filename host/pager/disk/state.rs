@@ -6,7 +6,9 @@ use super::super::shared::lock;
 use crate::core::{DiskRequest, Refused};
 use crate::io::DiskWaker;
 use crate::store::{ScanProgress, StoreError};
+use crate::units::GroupIndex;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use thiserror::Error;
@@ -22,9 +24,15 @@ pub enum DiskHealth {
         /// How far that is, in all groups.
         progress: ScanProgress,
     },
-    /// It takes no more writes, and still serves what it holds.
+    /// Some of its stripes fail, and the others serve: it takes writes, and what lies on a failed
+    /// stripe may be a miss.
+    Degraded {
+        /// Which directory, and why.
+        reason: String,
+    },
+    /// None of its stripes takes writes any more; what they hold is still served where it can be.
     ReadOnly {
-        /// Why.
+        /// Which directory, and why.
         reason: String,
     },
     /// It serves nothing any more: every lookup of it is a miss.
@@ -41,6 +49,7 @@ impl fmt::Display for DiskHealth {
             Self::Recovering { progress } => {
                 write!(formatter, "recovering, {} of {} slots", progress.scanned, progress.slots)
             }
+            Self::Degraded { reason } => write!(formatter, "degraded: {reason}"),
             Self::ReadOnly { reason } => write!(formatter, "read only: {reason}"),
             Self::Lost { reason } => write!(formatter, "lost: {reason}"),
         }
@@ -53,14 +62,31 @@ impl DiskHealth {
         match self {
             Self::Serving => 0,
             Self::Recovering { .. } => 1,
-            Self::ReadOnly { .. } => 2,
-            Self::Lost { .. } => 3,
+            Self::Degraded { .. } => 2,
+            Self::ReadOnly { .. } => 3,
+            Self::Lost { .. } => 4,
         }
     }
 
     /// Whether chunks can still be written.
     pub const fn takes_writes(&self) -> bool {
-        matches!(self, Self::Serving | Self::Recovering { .. })
+        matches!(self, Self::Serving | Self::Recovering { .. } | Self::Degraded { .. })
+    }
+
+    /// Sums one group's stripes up.
+    fn of_stripes(stripes: &[&Self]) -> Self {
+        let worst = stripes.iter().max_by_key(|health| health.rank());
+        let Some(worst) = worst else { return Self::Serving };
+        let is_any_writable = stripes.iter().any(|health| health.takes_writes());
+        let last_served = stripes.iter().find(|health| matches!(health, Self::ReadOnly { .. }));
+        match (worst, last_served) {
+            (Self::ReadOnly { reason } | Self::Lost { reason }, _) if is_any_writable => {
+                Self::Degraded { reason: reason.clone() }
+            }
+            // One is lost, and another still serves what it holds.
+            (_, Some(read_only)) => (*read_only).clone(),
+            _ => (*worst).clone(),
+        }
     }
 }
 
@@ -89,6 +115,18 @@ pub enum DiskCommandError {
         /// Why.
         reason: String,
     },
+    /// A stripe was not cleared durably: its drive fails, or could not be opened.
+    #[error(
+        "{} was not cleared ({reason}), the rest of the disk tier was; remove that directory \
+         before it is used again, or what it held comes back",
+        .root.display()
+    )]
+    NotCleared {
+        /// The stripe's directory.
+        root: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The store failed it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -98,6 +136,13 @@ pub enum DiskCommandError {
     /// The disk thread is gone: the pager is closing or poisoned.
     #[error("the disk tier is gone; the pager is closing or was poisoned")]
     Gone,
+}
+
+/// A stripe that the tier was opened without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pager) struct MissingStripe {
+    pub(super) root: PathBuf,
+    pub(super) reason: String,
 }
 
 /// What callers ask of the disk thread; each is answered once.
@@ -124,17 +169,23 @@ pub(in crate::pager) struct DiskState {
     /// `None` once the disk thread has ended.
     inbox: Mutex<Option<Inbox>>,
     waker: Arc<dyn DiskWaker>,
-    /// By group.
-    health: Mutex<Vec<DiskHealth>>,
+    /// Of each store, and the group that it is of.
+    health: Mutex<Vec<(GroupIndex, DiskHealth)>>,
+    missing: Vec<MissingStripe>,
     scrubbed: Mutex<ScrubTotals>,
 }
 
 impl DiskState {
-    pub(in crate::pager) fn new(waker: Arc<dyn DiskWaker>, health: Vec<DiskHealth>) -> Self {
+    pub(in crate::pager) fn new(
+        waker: Arc<dyn DiskWaker>,
+        health: Vec<(GroupIndex, DiskHealth)>,
+        missing: Vec<MissingStripe>,
+    ) -> Self {
         Self {
             inbox: Mutex::new(Some(Inbox::default())),
             waker,
             health: Mutex::new(health),
+            missing,
             scrubbed: Mutex::new(ScrubTotals::default()),
         }
     }
@@ -190,34 +241,43 @@ impl DiskState {
         inbox.map(|inbox| inbox.requests).unwrap_or_default()
     }
 
-    /// Returns how the group that is worst off is; several that recover are added up.
+    /// Returns how the group that is worst off is, over all its stripes; several that recover are
+    /// added up.
     pub(in crate::pager) fn health(&self) -> DiskHealth {
-        let health = lock(&self.health);
-        let worst = health.iter().max_by_key(|health| health.rank());
+        let stores = lock(&self.health);
+        let missing: Vec<DiskHealth> = self.missing.iter().map(MissingStripe::health).collect();
+        let of_group = |group: GroupIndex| {
+            let open = stores.iter().filter(|(of, _)| *of == group).map(|(_, health)| health);
+            DiskHealth::of_stripes(&open.chain(&missing).collect::<Vec<_>>())
+        };
+        let worst = stores.iter().map(|(group, _)| of_group(*group)).max_by_key(DiskHealth::rank);
         match worst {
             Some(DiskHealth::Recovering { .. }) => {
-                let mut sum = ScanProgress::default();
-                for health in health.iter() {
-                    if let DiskHealth::Recovering { progress } = health {
-                        sum = add(sum, *progress);
-                    }
-                }
-                DiskHealth::Recovering { progress: sum }
+                let recovering = stores.iter().filter_map(|(_, health)| match health {
+                    DiskHealth::Recovering { progress } => Some(*progress),
+                    _ => None,
+                });
+                DiskHealth::Recovering { progress: recovering.fold(ScanProgress::default(), add) }
             }
-            Some(worst) => worst.clone(),
+            Some(worst) => worst,
             None => DiskHealth::Serving,
         }
     }
 
-    /// Whether a group's disk was given up.
-    pub(super) fn is_lost(&self, group: usize) -> bool {
-        matches!(lock(&self.health)[group], DiskHealth::Lost { .. })
+    /// The stripes that the tier was opened without.
+    pub(super) fn missing(&self) -> &[MissingStripe] {
+        &self.missing
     }
 
-    /// Sets a group's health, unless it is worse already. Returns whether it changed for the worse.
-    pub(super) fn set_health(&self, group: usize, health: DiskHealth) -> bool {
+    /// Whether a store's disk was given up.
+    pub(super) fn is_lost(&self, store: usize) -> bool {
+        matches!(lock(&self.health)[store], (_, DiskHealth::Lost { .. }))
+    }
+
+    /// Sets a store's health, unless it is worse already. Returns whether it changed for the worse.
+    pub(super) fn set_health(&self, store: usize, health: DiskHealth) -> bool {
         let mut all = lock(&self.health);
-        let now = &mut all[group];
+        let (_, now) = &mut all[store];
         let (old, new) = (now.rank(), health.rank());
         let is_worse = new > old;
         // Recovery ends in service; a failure never does.
@@ -228,8 +288,20 @@ impl DiskState {
     }
 }
 
+impl MissingStripe {
+    /// Why a clear did not reach it.
+    pub(super) fn not_cleared(&self) -> DiskCommandError {
+        let Self { root, reason } = self.clone();
+        DiskCommandError::NotCleared { root, reason }
+    }
+
+    fn health(&self) -> DiskHealth {
+        DiskHealth::Lost { reason: format!("{}: {}", self.root.display(), self.reason) }
+    }
+}
+
 /// Adds up how far two scans came.
-fn add(one: ScanProgress, other: ScanProgress) -> ScanProgress {
+pub(super) fn add(one: ScanProgress, other: ScanProgress) -> ScanProgress {
     ScanProgress {
         scanned: one.scanned.saturating_add(other.scanned),
         slots: one.slots.saturating_add(other.slots),
@@ -238,5 +310,35 @@ fn add(one: ScanProgress, other: ScanProgress) -> ScanProgress {
         cleared: one.cleared.saturating_add(other.cleared),
         refused: one.refused.saturating_add(other.refused),
         unreadable: one.unreadable.saturating_add(other.unreadable),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DiskHealth, ScanProgress};
+
+    fn read_only(reason: &str) -> DiskHealth {
+        DiskHealth::ReadOnly { reason: reason.to_owned() }
+    }
+
+    fn lost(reason: &str) -> DiskHealth {
+        DiskHealth::Lost { reason: reason.to_owned() }
+    }
+
+    #[test]
+    fn a_tier_is_as_bad_as_all_its_stripes_and_degraded_by_any() {
+        let degraded = |reason: &str| DiskHealth::Degraded { reason: reason.to_owned() };
+        let recovering = DiskHealth::Recovering { progress: ScanProgress::default() };
+        let serving = DiskHealth::Serving;
+        let of = |stripes: &[&DiskHealth]| DiskHealth::of_stripes(stripes);
+        assert_eq!(of(&[&serving, &serving]), serving);
+        assert_eq!(of(&[&serving, &recovering]), recovering);
+        assert_eq!(of(&[&serving, &read_only("b")]), degraded("b"));
+        assert_eq!(of(&[&lost("a"), &recovering, &read_only("c")]), degraded("a"));
+        assert_eq!(of(&[&read_only("a"), &lost("b")]), read_only("a"), "it still serves");
+        assert_eq!(of(&[&read_only("a"), &read_only("b")]).rank(), 3);
+        assert_eq!(of(&[&lost("a"), &lost("b")]).rank(), 4);
+        assert_eq!(of(&[&lost("a")]), lost("a"));
+        assert!(degraded("a").takes_writes() && !read_only("a").takes_writes());
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A sync makes durable what was written before it began. It begins an interval after the last one
 //! if anything was written since, or at once for a flush that has nothing left to write. One runs
-//! at a time; a sync of which a group failed makes nothing durable.
+//! at a time, in all stores that were written to. A store in which it fails has stopped by then:
+//! what it holds never becomes durable, what the others hold does.
 
 use super::state::{DiskCommandError, DiskHealth};
 use crate::core::SyncMark;
@@ -12,12 +13,11 @@ use std::time::{Duration, Instant};
 /// The longest interval: as good as none.
 const INTERVAL_MAX: Duration = Duration::from_hours(24 * 365);
 
-/// A sync under way, in all groups that have something to sync.
+/// A sync under way, in all stores that have something to sync.
 #[derive(Clone, Copy, Debug)]
 struct Running {
     mark: SyncMark,
     left: usize,
-    has_failed: bool,
 }
 
 /// Syncs and flushes of one disk tier.
@@ -63,21 +63,20 @@ impl Syncs {
         self.due = now + self.interval;
     }
 
-    pub(super) fn begin(&mut self, now: Instant, mark: SyncMark, group_count: usize) {
+    pub(super) fn begin(&mut self, now: Instant, mark: SyncMark, store_count: usize) {
         self.due = now + self.interval;
-        self.running = Some(Running { mark, left: group_count, has_failed: false });
+        self.running = Some(Running { mark, left: store_count });
     }
 
-    /// Takes in the end of one group's sync; returns the mark if all have ended well.
-    pub(super) fn end_one(&mut self, is_good: bool) -> Option<SyncMark> {
+    /// Takes in the end of one store's sync, after the writes of one that failed were stopped;
+    /// returns the mark once all have ended.
+    pub(super) fn end_one(&mut self) -> Option<SyncMark> {
         let running = self.running.as_mut()?;
         running.left -= 1;
-        running.has_failed |= !is_good;
         if running.left > 0 {
             return None;
         }
-        let Running { mark, has_failed, .. } = self.running.take()?;
-        (!has_failed).then_some(mark)
+        self.running.take().map(|running| running.mark)
     }
 
     /// Answers every flush.
@@ -87,7 +86,9 @@ impl Syncs {
                 DiskHealth::ReadOnly { reason } | DiskHealth::Lost { reason } => {
                     Err(DiskCommandError::ReadOnly { reason: reason.clone() })
                 }
-                DiskHealth::Serving | DiskHealth::Recovering { .. } => Ok(()),
+                DiskHealth::Serving
+                | DiskHealth::Recovering { .. }
+                | DiskHealth::Degraded { .. } => Ok(()),
             };
             // Whoever asked may have stopped waiting.
             let _unheard = flush.send(result);

@@ -1,5 +1,5 @@
 //! The disk thread: turns the core's disk hops into slot writes and reads, and their ends into
-//! completions; it also scans, syncs and clears, all on one disk.
+//! completions; it also scans, syncs and clears, all stripes on one disk.
 //!
 //! It alone talks to the disk and the stores. In a round it takes in requests and commands, hands
 //! out what may begin, polls, and reports what ended; then it waits for the disk, for a caller, or
@@ -14,13 +14,14 @@ mod tasks;
 use super::config::{DiskConfig, ProgressListener};
 use super::group::GroupStore;
 use super::open::{OpenedTier, SCAN_SPACE};
+use super::places::Place;
 use super::scrub::{Rotten, Scrubber};
-use super::state::{DiskCommand, DiskHealth};
+use super::state::{DiskCommand, DiskHealth, add};
 use super::syncs::Syncs;
 use crate::core::{DiskCompletion, DiskFailure, DiskRequest};
 use crate::io::{Disk, IoFinished};
 use crate::pager::shared::{Effects, Round, Shared};
-use crate::store::TagSpace;
+use crate::store::{ScanProgress, TagSpace};
 use crate::units::GroupIndex;
 use hops::{Flight, StuckHop};
 use std::collections::HashMap;
@@ -46,7 +47,8 @@ const FIRST_TASK_SPACE: u32 = 2;
 pub(in crate::pager) struct DiskThread {
     shared: Arc<Shared>,
     disk: Box<dyn Disk>,
-    groups: Vec<GroupStore>,
+    /// Stripe by stripe, and in each by group.
+    stores: Vec<GroupStore>,
     flights: HashMap<u32, Flight>,
     stuck: Vec<StuckHop>,
     next_number: u32,
@@ -75,7 +77,7 @@ impl DiskThread {
         Self {
             shared,
             disk: tier.disk,
-            groups: tier.groups,
+            stores: tier.stores,
             flights: HashMap::new(),
             stuck: Vec::new(),
             next_number: 0,
@@ -166,7 +168,10 @@ impl DiskThread {
     fn take_commands(&mut self) {
         for command in self.shared.disk_state().take_commands() {
             match command {
-                DiskCommand::Flush(answer) => self.syncs.wait_for_flush(answer),
+                DiskCommand::Flush(answer) => {
+                    self.stores.iter_mut().for_each(GroupStore::want_found_synced);
+                    self.syncs.wait_for_flush(answer);
+                }
                 DiskCommand::Clear(answer) => self.start_clear(answer),
                 DiskCommand::Close => {
                     self.close_by = Some(self.shared.clock().instant() + self.io_timeout);
@@ -187,22 +192,25 @@ impl DiskThread {
             && self.requests.is_empty()
             && self.tasks.is_empty()
             && !self.scrubber.is_reading()
-            && self.groups.iter().all(GroupStore::is_quiet)
+            && self.stores.iter().all(GroupStore::is_quiet)
     }
 
     /// Takes the reports of the disk to those whose operations they end.
     fn take_reports(&mut self) {
+        let now = self.shared.clock().instant();
         for report in std::mem::take(&mut self.finished) {
             let space = TagSpace::of(report.tag);
             if space == HOPS {
                 self.end_hop(report);
             } else if space == self.scrubber.space() {
                 self.end_scrub(report);
-            } else if let Some(group) = self.groups.iter_mut().find(|group| group.scans(space)) {
-                group.scan_finished(report);
+            } else if let Some(at) = self.stores.iter().position(|store| store.scans(space)) {
+                if let Some(fault) = self.stores[at].scan_finished(report, now) {
+                    self.lose_disk(at, &fault.to_string());
+                }
             } else if let Some(at) = self.tasks.iter().position(|task| task.task.space() == space) {
-                let RunningTask { group, task, .. } = &mut self.tasks[at];
-                task.finished(&mut self.groups[*group].store, report);
+                let RunningTask { store, task, .. } = &mut self.tasks[at];
+                task.finished(&mut self.stores[*store].store, report);
             }
         }
     }
@@ -218,29 +226,35 @@ impl DiskThread {
 
     /// Reads headers of stores that are not recovered, and tells the core what was found.
     fn scan(&mut self) {
-        let depth = self.disk.depth();
-        for (at, group) in self.groups.iter_mut().enumerate() {
+        let (depth, now) = (self.disk.depth(), self.shared.clock().instant());
+        for at in 0..self.stores.len() {
+            let store = &mut self.stores[at];
             if self.close_by.is_none() {
-                let operations = group.scan_operations(depth);
+                let operations = store.scan_operations(depth, now);
                 if !operations.is_empty() {
                     self.disk.submit(operations);
                 }
             }
             let shared = &self.shared;
             let effects = &mut self.effects;
-            group.adopt_scanned(|command| shared.collect(effects, command));
-            if let Some(progress) = group.take_progress() {
-                if let Some(listener) = &self.on_progress {
-                    listener.tell(group_index(at), progress);
-                }
-                let health = if group.store.is_recovered() {
+            store.adopt_scanned(|command| shared.collect(effects, command));
+            if let Some(progress) = store.take_progress() {
+                let health = if store.store.is_recovered() {
                     DiskHealth::Serving
                 } else {
                     DiskHealth::Recovering { progress }
                 };
                 self.shared.disk_state().set_health(at, health);
+                self.tell_progress(self.stores[at].group());
             }
         }
+    }
+
+    /// Tells the listener how far the scan of a group has come, over all its stripes.
+    fn tell_progress(&self, group: GroupIndex) {
+        let Some(listener) = &self.on_progress else { return };
+        let of_group = self.stores.iter().filter(|store| store.group() == group);
+        listener.tell(group, of_group.map(GroupStore::progress).fold(ScanProgress::default(), add));
     }
 
     /// Reads the next slot that is to be scrubbed, if it is due.
@@ -248,7 +262,7 @@ impl DiskThread {
         if self.close_by.is_some() {
             return;
         }
-        let operation = self.scrubber.operation(&self.groups, self.shared.clock().instant());
+        let operation = self.scrubber.operation(&self.stores, self.shared.clock().instant());
         if let Some(operation) = operation {
             self.disk.submit(vec![operation]);
         }
@@ -256,17 +270,20 @@ impl DiskThread {
 
     /// Gives up a chunk that scrubbing found rotten.
     fn end_scrub(&mut self, report: IoFinished) {
-        let Some(rotten) = self.scrubber.finished(&self.groups, report) else {
+        let Some(rotten) = self.scrubber.finished(&self.stores, report) else {
             return self.shared.disk_state().count_scrubbed(false);
         };
-        let Rotten { group, slot, fault } = rotten;
-        self.groups[group].store.forget(slot);
-        let index = group_index(group);
-        let lost = self.shared.collect(&mut self.effects, |core| core.lose_disk_slot(index, slot));
+        let Rotten { store, slot, fault } = rotten;
+        self.stores[store].store.forget(slot);
+        let place = self.stores[store].place();
+        let lost = self.shared.collect(&mut self.effects, |core| {
+            core.lose_disk_slot(place.group, place.disk_slot(slot))
+        });
         // A free slot may rot, and a poisoned core has nothing to lose any more.
         let is_lost = lost.unwrap_or(false);
         if is_lost {
-            tracing::warn!(%fault, %slot, group, "scrubbing found a chunk that rotted");
+            let directory = self.stores[store].store.directory().display();
+            tracing::warn!(%fault, %slot, %directory, "scrubbing found a chunk that rotted");
         }
         self.shared.disk_state().count_scrubbed(is_lost);
     }
@@ -275,8 +292,9 @@ impl DiskThread {
     /// behind.
     pub(in crate::pager) fn end(mut self) -> bool {
         let is_quiet = self.is_quiet();
-        let indices = (0..self.groups.len()).map(group_index);
-        let found: Vec<Vec<_>> = indices
+        let group_count = self.shared.setup.layout.groups().len();
+        let groups = (0..).map(GroupIndex::new).take(group_count);
+        let found: Vec<Vec<_>> = groups
             .map(|group| {
                 self.shared.collect(&mut self.effects, |core| core.disk_entries(group).collect())
             })
@@ -284,16 +302,17 @@ impl DiskThread {
         self.give_up();
         let mut is_clean = is_quiet;
         let is_poisoned = self.shared.collect(&mut self.effects, |core| core.is_poisoned());
-        for (at, (group, found)) in self.groups.into_iter().zip(found).enumerate() {
+        for (at, store) in self.stores.into_iter().enumerate() {
             // Closing wants the disk for itself. A snapshot of what was lost, or of tables that
             // nobody trusts, would be one of nothing: the next open scans instead.
             let is_known = !is_poisoned && !self.shared.disk_state().is_lost(at);
             if !is_quiet || !is_known {
                 is_clean = false;
-                group.store.abandon(&mut *self.disk);
+                store.store.abandon(&mut *self.disk);
                 continue;
             }
-            match group.close(&mut *self.disk, &found) {
+            let found = &found[usize::from(store.group().get())];
+            match store.close(&mut *self.disk, found) {
                 Ok(report) => is_clean &= report.is_clean,
                 Err(error) => {
                     tracing::warn!(%error, "a store was not closed cleanly: it will be scanned");
@@ -314,9 +333,8 @@ impl DiskThread {
     /// Fails what is under way and what was asked for, and has the core ask for no more: no
     /// transfer waits for a thread that has ended.
     fn give_up(&mut self) {
-        for at in 0..self.groups.len() {
-            let group = group_index(at);
-            self.shared.collect(&mut self.effects, |core| core.stop_disk(group));
+        for Place { group, stripe, .. } in self.stores.iter().map(GroupStore::place) {
+            self.shared.collect(&mut self.effects, |core| core.stop_disk(group, stripe));
         }
         // The memory of those under way stays with the disk, which may still touch it.
         let flights = std::mem::take(&mut self.flights).into_values();
@@ -334,8 +352,4 @@ impl DiskThread {
             }
         }
     }
-}
-
-fn group_index(at: usize) -> GroupIndex {
-    GroupIndex::new(u8::try_from(at).expect("a layout has at most 8 groups"))
 }

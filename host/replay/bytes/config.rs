@@ -6,9 +6,9 @@ use crate::core::WritePolicy;
 use crate::device::cpu::CpuConfig;
 use crate::layout::Packing;
 use crate::mem::available_memory;
+use crate::pager::DiskStripe;
 use crate::replay::trace::Trace;
 use crate::units::{BlockCount, ByteCount, ChunkCount, TokenCount};
-use std::path::PathBuf;
 
 /// Bytes that a staging ring has at most, unless that is less than [`PIECES_MIN`] pieces. Small
 /// rings stay in the CPU's caches, so that a chunk crosses memory once.
@@ -26,10 +26,8 @@ const ANY_ADDRESS: u64 = 1 << 30;
 /// The disk tier of an emulated engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineDisk {
-    /// The directory; kept after the replay, so that the next one finds it warm.
-    pub root: PathBuf,
-    /// Bytes that it may take up.
-    pub capacity: ByteCount,
+    /// The directories; kept after the replay, so that the next one finds them warm.
+    pub stripes: Vec<DiskStripe>,
     /// When chunks are written.
     pub write_policy: WritePolicy,
     /// Names the trace: replays of another name never see this one's chunks.
@@ -119,8 +117,12 @@ impl EngineConfig {
     /// # Errors
     ///
     /// Those of [`EngineConfig::sizes`], and [`ByteReplayError::DevicePoolTooSmall`],
-    /// [`ByteReplayError::TooManyTokens`] and [`ByteReplayError::TooMuchMemory`].
+    /// [`ByteReplayError::TooManyTokens`] and [`ByteReplayError::TooMuchMemory`];
+    /// [`ByteReplayError::Open`] for directories of the disk tier that cannot be one tier.
     pub fn check(&self, trace: &Trace) -> Result<(), ByteReplayError> {
+        if let Some(disk) = &self.disk {
+            disk.config(self.geometry)?.check()?;
+        }
         let sizes = self.fitted_to(trace).sizes()?;
         let longest = trace.longest_request();
         let (tokens, blocks) = (self.block_tokens, self.device_blocks);

@@ -4,8 +4,8 @@ use super::config::EngineDisk;
 use crate::core::Counters;
 use crate::fingerprint::{ContentFingerprint, FingerprintError, KeyMode, KvScales, RopeSettings};
 use crate::pager::{
-    BYTES_PER_EXTENT_BYTE, DiskConfig, DiskHealth, INDEX_BYTES_PER_SLOT, Latency, Pager,
-    STORE_OVERHEAD_BYTES,
+    BYTES_PER_EXTENT_BYTE, DiskConfig, DiskHealth, DiskStripe, INDEX_BYTES_PER_SLOT, Latency,
+    Pager, STORE_OVERHEAD_BYTES,
 };
 use crate::replay::Geometry;
 use crate::units::{ByteCount, ChunkCount, GroupIndex};
@@ -24,13 +24,13 @@ const BLOCK_BYTES: u64 = 512;
 /// What the disk tier of a replay did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskReport {
-    /// Bytes that the directory may take up.
+    /// Bytes that the directories may take up together.
     pub capacity: ByteCount,
-    /// Slots of the store.
+    /// Slots of all directories.
     pub slot_count: u32,
     /// Time that opening took, the pager's memory included.
     pub open: Duration,
-    /// Chunks that an earlier replay left in the directory.
+    /// Chunks that an earlier replay left in the directories.
     pub warm_count: u64,
     /// Block uses that a lookup found on disk only.
     pub hit_count: u64,
@@ -49,7 +49,7 @@ pub struct DiskReport {
     /// From a load's call until all chunks of the request are in their blocks, of loads with at
     /// least one chunk from disk.
     pub load: Latency,
-    /// The most bytes that the directory took up at any sample, by blocks in use.
+    /// The most bytes that the directories took up together at any sample, by blocks in use.
     pub directory_max: ByteCount,
     /// How the tier was at the end.
     pub health: DiskHealth,
@@ -78,7 +78,8 @@ impl EngineDisk {
             .kv_scales(KvScales::None)
             .key_mode(KeyMode::EngineHashes)
             .build()?;
-        let mut config = DiskConfig::new(&self.root, self.capacity, content);
+        let mut config = DiskConfig::new("", ByteCount::new(0), content);
+        config.stripes.clone_from(&self.stripes);
         config.write_policy = self.write_policy;
         Ok(config)
     }
@@ -119,7 +120,9 @@ impl DiskTotals {
     ) -> DiskReport {
         let counters = self.counters;
         DiskReport {
-            capacity: disk.capacity,
+            capacity: disk.stripes.iter().fold(ByteCount::new(0), |sum, stripe| {
+                ByteCount::new(sum.get().saturating_add(stripe.capacity.get()))
+            }),
             slot_count: self.slot_count,
             open,
             warm_count: counters.adopted,
@@ -138,17 +141,18 @@ impl DiskTotals {
     }
 }
 
-/// Measures a directory until `stop` says or hangs up; returns the most that it took up.
-pub(super) fn watch(root: &Path, stop: &Receiver<()>) -> ByteCount {
-    let mut most = 0;
+/// Measures directories until `stop` says or hangs up; returns the most that they took up together.
+pub(super) fn watch(stripes: &[DiskStripe], stop: &Receiver<()>) -> ByteCount {
+    let bytes = || stripes.iter().map(|stripe| directory_bytes(&stripe.root)).sum();
+    let mut most: u64 = 0;
     loop {
-        most = most.max(directory_bytes(root));
+        most = most.max(bytes());
         match stop.recv_timeout(SAMPLE_INTERVAL) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    ByteCount::new(most.max(directory_bytes(root)))
+    ByteCount::new(most.max(bytes()))
 }
 
 /// Returns the bytes of all blocks below a directory, its own included. What goes away meanwhile

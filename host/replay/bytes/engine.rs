@@ -47,10 +47,10 @@ pub fn replay_bytes(
 ) -> Result<ByteReport, ByteReplayError> {
     config.check(trace)?;
     let engine = Engine::open(&config.fitted_to(trace), wrap)?;
-    let root = config.disk.as_ref().map(|disk| disk.root.as_path());
+    let stripes = config.disk.as_ref().map(|disk| disk.stripes.as_slice());
     thread::scope(|scope| {
         let (stop, stopped) = channel();
-        let watch = root.map(|root| scope.spawn(move || disk::watch(root, &stopped)));
+        let watch = stripes.map(|stripes| scope.spawn(move || disk::watch(stripes, &stopped)));
         let start = Instant::now();
         let tally = engine.run(trace, &progress)?;
         let elapsed = start.elapsed();

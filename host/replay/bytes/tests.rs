@@ -6,6 +6,7 @@ use super::{
 use crate::core::WritePolicy;
 use crate::device::{Device, DeviceError, EventHandle, Finished, Operation, Staging, Work};
 use crate::layout::{PlaneContent, PlaneName};
+use crate::pager::DiskStripe;
 use crate::replay::bytes::pattern::{POISON, Pattern};
 use crate::replay::cache::key_of;
 use crate::replay::request::{BlockNumber, BlockRun, Request, Scope};
@@ -350,8 +351,10 @@ fn what_leaves_the_host_tier_comes_back_from_disk_and_a_second_run_is_warm() {
     let mut config = config(&trace, thin(Geometry::LLAMA_3_8B), unique / 50, 1);
     let slot = config.sizes().unwrap().slot.get();
     config.disk = Some(EngineDisk {
-        root: scratch.0.clone(),
-        capacity: ByteCount::new((slot + 70) * u64::from(unique / 2) + (300 << 10)),
+        stripes: vec![DiskStripe {
+            root: scratch.0.clone(),
+            capacity: ByteCount::new((slot + 70) * u64::from(unique / 2) + (300 << 10)),
+        }],
         write_policy: WritePolicy::Through,
         label: "warm".to_owned(),
     });

@@ -6,6 +6,7 @@ mod files;
 mod memory;
 mod model;
 mod operations;
+mod parts;
 mod power;
 mod versions;
 

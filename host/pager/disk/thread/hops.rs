@@ -1,15 +1,16 @@
 //! Slot writes and reads: from the core's request to its completion.
 
 use super::tasks::{Purpose, RunningTask};
-use super::{DiskThread, HOPS, group_index};
+use super::{DiskThread, GroupStore, HOPS, Place};
 use crate::core::{DiskFailure, DiskHop, DiskRequest};
 use crate::io::{IoFault, IoFinished, IoMemory, IoOperation, IoWork, SlotPages, SlotWatch};
-use crate::pager::disk::DiskHealth;
+use crate::pager::disk::{DiskHealth, places};
 use crate::store::TagSpace;
 use crate::store::format::PAGE_BYTES;
+use crate::units::SlotIndex;
 use std::time::Instant;
 
-/// Hops of a group that the kernel does not let go of, after which its drive counts as gone: each
+/// Hops of a store that the kernel does not let go of, after which its drive counts as gone: each
 /// keeps slots out of use.
 const STUCK_MAX: usize = 4;
 
@@ -17,6 +18,9 @@ const STUCK_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Flight {
     pub(super) request: DiskRequest,
+    /// The store of its disk slot, and the slot in that.
+    store: usize,
+    slot: SlotIndex,
     started: Instant,
     /// Of the slot's memory, once the hop was submitted.
     watch: Option<SlotWatch>,
@@ -26,6 +30,7 @@ pub(super) struct Flight {
 #[derive(Debug)]
 pub(super) struct StuckHop {
     request: DiskRequest,
+    store: usize,
     watch: SlotWatch,
 }
 
@@ -34,18 +39,20 @@ impl DiskThread {
     pub(super) fn start_hops(&mut self) {
         let mut operations = Vec::new();
         for request in std::mem::take(&mut self.requests) {
-            let group = usize::from(request.group.get());
+            let stores = self.stores.iter().map(GroupStore::place);
+            let (store, slot) = places::find(stores, request.group, request.disk_slot);
             let started = self.shared.clock().instant();
             self.shared.meters().begin(request.hop.into(), started);
             let number = self.next_number;
             self.next_number = self.next_number.wrapping_add(1);
-            self.flights.insert(number, Flight { request, started, watch: None });
+            let flight = Flight { request, store, slot, started, watch: None };
+            self.flights.insert(number, flight.clone());
             match request.hop {
-                DiskHop::Read => operations.extend(self.read(number, request)),
-                DiskHop::Write if self.groups[group].store.is_running() => {
-                    operations.extend(self.write(number, request));
+                DiskHop::Read => operations.extend(self.read(number, &flight)),
+                DiskHop::Write if self.stores[store].store.is_running() => {
+                    operations.extend(self.write(number, &flight));
                 }
-                DiskHop::Write => self.wait_for_run(group, number),
+                DiskHop::Write => self.wait_for_run(store, number),
             }
         }
         if !operations.is_empty() {
@@ -54,32 +61,32 @@ impl DiskThread {
     }
 
     /// Makes a write wait until its store's run has begun.
-    fn wait_for_run(&mut self, group: usize, number: u32) {
-        let first = self.groups[group].wait_for_run(number);
-        if let Some(error) = self.groups[group].store.poisoned() {
-            self.stop_writes(group, &error.to_string());
-            self.fail_waiting(group);
+    fn wait_for_run(&mut self, store: usize, number: u32) {
+        let first = self.stores[store].wait_for_run(number);
+        if let Some(error) = self.stores[store].store.poisoned() {
+            self.stop_writes(store, &error.to_string());
+            self.fail_waiting(store);
         } else if first {
             let space = self.take_space();
-            let task = self.groups[group].store.begin_run(space);
-            self.tasks.push(RunningTask { group, purpose: Purpose::BeginRun, task });
+            let task = self.stores[store].store.begin_run(space);
+            self.tasks.push(RunningTask { store, purpose: Purpose::BeginRun, task });
         }
     }
 
     /// Submits the writes that waited for their store's run.
-    pub(super) fn start_waiting(&mut self, group: usize) {
+    pub(super) fn start_waiting(&mut self, store: usize) {
         let mut operations = Vec::new();
-        for number in self.groups[group].take_waiting() {
-            let request = self.flights.get(&number).map(|flight| flight.request);
-            operations.extend(request.and_then(|request| self.write(number, request)));
+        for number in self.stores[store].take_waiting() {
+            let flight = self.flights.get(&number).cloned();
+            operations.extend(flight.and_then(|flight| self.write(number, &flight)));
         }
         if !operations.is_empty() {
             self.disk.submit(operations);
         }
     }
 
-    pub(super) fn fail_waiting(&mut self, group: usize) {
-        for number in self.groups[group].take_waiting() {
+    pub(super) fn fail_waiting(&mut self, store: usize) {
+        for number in self.stores[store].take_waiting() {
             self.end_flight(number, Err(DiskFailure::Drive));
         }
     }
@@ -89,16 +96,17 @@ impl DiskThread {
     /// What was cleared since the core asked for it is not written: its stamp would be newer than
     /// the clear, and a later scan would bring it back. A clear that comes after this look is one
     /// that the store has not been told of, so the stamp is older than that.
-    fn write(&mut self, number: u32, request: DiskRequest) -> Option<IoOperation> {
+    fn write(&mut self, number: u32, flight: &Flight) -> Option<IoOperation> {
+        let request = flight.request;
         let is_current =
             self.shared.collect(&mut self.effects, |core| core.is_current(request.chunk));
         if !is_current {
             self.end_flight(number, Err(DiskFailure::Drive));
             return None;
         }
-        let group = &mut self.groups[usize::from(request.group.get())];
+        let store = &mut self.stores[flight.store];
         let slot = self.shared.whole_slot(request.group, request.slot);
-        match group.stamp(request.disk_slot, &slot, self.shared.clock().unix_s()) {
+        match store.stamp(flight.slot, &slot, self.shared.clock().unix_s()) {
             Ok(()) => {}
             Err(error) => {
                 tracing::warn!(%error, key = %request.key, "a chunk is not written");
@@ -107,11 +115,11 @@ impl DiskThread {
             }
         }
         let Some(pages) = SlotPages::to_write_out(slot) else {
-            group.store.end_write(request.disk_slot, &Err(IoFault::NotOpen));
+            store.store.end_write(flight.slot, &Err(IoFault::NotOpen));
             self.end_flight(number, Err(DiskFailure::Drive));
             return None;
         };
-        let (offset, file) = (group.store.slot_offset(request.disk_slot), group.store.data_file());
+        let (offset, file) = (store.store.slot_offset(flight.slot), store.store.data_file());
         self.watch(number, &pages);
         let work = IoWork::Write { offset, memory: IoMemory::Slot(pages) };
         Some(IoOperation { tag: HOPS.tag(number), file, work })
@@ -124,14 +132,14 @@ impl DiskThread {
         }
     }
 
-    fn read(&mut self, number: u32, request: DiskRequest) -> Option<IoOperation> {
-        let store = &self.groups[usize::from(request.group.get())].store;
-        let slot = self.shared.whole_slot(request.group, request.slot);
+    fn read(&mut self, number: u32, flight: &Flight) -> Option<IoOperation> {
+        let store = &self.stores[flight.store].store;
+        let slot = self.shared.whole_slot(flight.request.group, flight.request.slot);
         let Some(pages) = SlotPages::to_fill(slot) else {
             self.end_flight(number, Err(DiskFailure::Drive));
             return None;
         };
-        let (offset, file) = (store.slot_offset(request.disk_slot), store.data_file());
+        let (offset, file) = (store.slot_offset(flight.slot), store.data_file());
         self.watch(number, &pages);
         let work = IoWork::Read { offset, memory: IoMemory::Slot(pages) };
         Some(IoOperation { tag: HOPS.tag(number), file, work })
@@ -140,33 +148,32 @@ impl DiskThread {
     /// Takes in the end of a slot write or read.
     pub(super) fn end_hop(&mut self, report: IoFinished) {
         let number = TagSpace::number(report.tag);
-        let Some(Flight { request, started, watch }) = self.flights.get(&number).cloned() else {
-            return;
-        };
-        let at = usize::from(request.group.get());
+        let Some(flight) = self.flights.get(&number).cloned() else { return };
+        let Flight { request, store: at, slot: disk_slot, started, watch } = flight;
         // Before the completion: afterwards the slot may be anybody's.
         drop(report.memory);
         let stuck = watch.filter(|watch| !watch.is_over());
         let outcome = match request.hop {
-            DiskHop::Write => self.groups[at].end_write(request.disk_slot, &report.outcome),
+            DiskHop::Write => self.stores[at].end_write(disk_slot, &report.outcome),
             // The kernel may still write into it.
             DiskHop::Read if stuck.is_some() => Err(DiskFailure::Stuck),
             DiskHop::Read => {
                 let slot = self.shared.whole_slot(request.group, request.slot);
                 let mut page = [0; PAGE_BYTES];
                 slot.read_header(0, &mut page);
-                self.groups[at].end_read(request.disk_slot, request.key, &page, &report.outcome)
+                self.stores[at].end_read(disk_slot, request.key, &page, &report.outcome)
             }
         };
         if let Err(fault) = &report.outcome {
-            tracing::warn!(%fault, hop = ?request.hop, key = %request.key, "a disk hop failed");
+            let directory = self.stores[at].store.directory().display();
+            let DiskRequest { hop, key, .. } = request;
+            tracing::warn!(%fault, %directory, ?hop, %key, "a disk hop failed");
             self.judge_faults(at, request.hop, fault, started);
         }
         let outcome = match stuck {
             Some(watch) => {
-                self.stuck.push(StuckHop { request, watch });
-                let is_of_group = |hop: &&StuckHop| hop.request.group == request.group;
-                if self.stuck.iter().filter(is_of_group).count() >= STUCK_MAX {
+                self.stuck.push(StuckHop { request, store: at, watch });
+                if self.stuck.iter().filter(|hop| hop.store == at).count() >= STUCK_MAX {
                     self.lose_disk(at, "the drive does not let go of operations");
                 }
                 Err(DiskFailure::Stuck)
@@ -185,33 +192,46 @@ impl DiskThread {
     }
 
     /// Gives up on what fails again and again.
-    fn judge_faults(&mut self, group: usize, hop: DiskHop, fault: &IoFault, started: Instant) {
+    fn judge_faults(&mut self, store: usize, hop: DiskHop, fault: &IoFault, started: Instant) {
         let now = self.shared.clock().instant();
-        let has_failed_for_good = self.groups[group].has_failed_for_good(hop, fault, started, now);
+        let has_failed_for_good = self.stores[store].has_failed_for_good(hop, fault, started, now);
         match hop {
-            DiskHop::Write if has_failed_for_good => self.stop_writes(group, &fault.to_string()),
-            DiskHop::Read if has_failed_for_good => self.lose_disk(group, &fault.to_string()),
+            DiskHop::Write if has_failed_for_good => self.stop_writes(store, &fault.to_string()),
+            DiskHop::Read if has_failed_for_good => self.lose_disk(store, &fault.to_string()),
             DiskHop::Write | DiskHop::Read => {}
         }
     }
 
-    /// Gives a group's disk up, and says so.
-    fn lose_disk(&mut self, group: usize, reason: &str) {
-        let health = DiskHealth::Lost { reason: reason.to_owned() };
-        if self.shared.disk_state().set_health(group, health) {
-            tracing::error!(reason, group, "the disk tier is lost");
-            let group = group_index(group);
-            self.shared.collect(&mut self.effects, |core| core.stop_disk(group));
+    /// Gives a store's drive up, and says so.
+    pub(super) fn lose_disk(&mut self, store: usize, reason: &str) {
+        let health = DiskHealth::Lost { reason: self.reason(store, reason) };
+        if self.shared.disk_state().set_health(store, health) {
+            let directory = self.stores[store].store.directory().display();
+            tracing::error!(reason, %directory, "a store of the disk tier is lost");
+            self.stores[store].is_lost = true;
+            let Place { group, stripe, .. } = self.stores[store].place();
+            self.shared.collect(&mut self.effects, |core| core.stop_disk(group, stripe));
         }
     }
 
-    /// Takes no more writes of a group, and says so.
-    pub(super) fn stop_writes(&mut self, group: usize, reason: &str) {
-        let health = DiskHealth::ReadOnly { reason: reason.to_owned() };
-        if self.shared.disk_state().set_health(group, health) {
-            tracing::error!(reason, group, "the disk tier takes no more writes");
-            let group = group_index(group);
-            self.shared.collect(&mut self.effects, |core| core.stop_writes(group));
+    /// Takes no more writes of a store, and says so.
+    pub(super) fn stop_writes(&mut self, store: usize, reason: &str) {
+        let health = DiskHealth::ReadOnly { reason: self.reason(store, reason) };
+        if self.shared.disk_state().set_health(store, health) {
+            let directory = self.stores[store].store.directory().display();
+            tracing::error!(reason, %directory, "a store of the disk tier takes no more writes");
+            let Place { group, stripe, .. } = self.stores[store].place();
+            self.shared.collect(&mut self.effects, |core| core.stop_writes(group, stripe));
+        }
+    }
+
+    /// Names the store's directory in front of a reason, unless that does.
+    fn reason(&self, store: usize, reason: &str) -> String {
+        let directory = self.stores[store].store.directory().display().to_string();
+        if reason.contains(&directory) {
+            reason.to_owned()
+        } else {
+            format!("{directory}: {reason}")
         }
     }
 

@@ -10,18 +10,18 @@ use std::sync::mpsc::Sender;
 /// What a task under way is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose {
-    /// The first write of a group waits for it.
+    /// The first write of a store waits for it.
     BeginRun,
-    /// A sync of all groups.
+    /// A sync of all stores.
     Sync,
     /// A caller waits for it: the number of its clear.
     Clear(u32),
 }
 
-/// A task under way, and the group of its store.
+/// A task under way, and the number of its store.
 #[derive(Debug)]
 pub(super) struct RunningTask {
-    pub(super) group: usize,
+    pub(super) store: usize,
     pub(super) purpose: Purpose,
     pub(super) task: Task,
 }
@@ -41,7 +41,7 @@ impl DiskThread {
         let room = self.disk.depth();
         let mut ended = Vec::new();
         for (at, running) in self.tasks.iter_mut().enumerate() {
-            let store = &mut self.groups[running.group].store;
+            let store = &mut self.stores[running.store].store;
             let operations = running.task.operations(store, room);
             if !operations.is_empty() {
                 self.disk.submit(operations);
@@ -51,24 +51,24 @@ impl DiskThread {
             }
         }
         for (at, outcome) in ended.into_iter().rev() {
-            let RunningTask { group, purpose, .. } = self.tasks.remove(at);
-            self.end_task(group, purpose, outcome);
+            let RunningTask { store, purpose, .. } = self.tasks.remove(at);
+            self.end_task(store, purpose, outcome);
         }
     }
 
-    fn end_task(&mut self, group: usize, purpose: Purpose, outcome: Result<(), StoreError>) {
+    fn end_task(&mut self, store: usize, purpose: Purpose, outcome: Result<(), StoreError>) {
         if let Err(error) = &outcome {
-            self.stop_writes(group, &error.to_string());
+            self.stop_writes(store, &error.to_string());
         }
         match purpose {
-            Purpose::BeginRun if outcome.is_ok() => self.start_waiting(group),
-            Purpose::BeginRun => self.fail_waiting(group),
+            Purpose::BeginRun if outcome.is_ok() => self.start_waiting(store),
+            Purpose::BeginRun => self.fail_waiting(store),
             Purpose::Sync => {
-                if let Some(mark) = self.syncs.end_one(outcome.is_ok()) {
+                if let Some(mark) = self.syncs.end_one() {
                     self.shared.collect(&mut self.effects, |core| core.synced(mark));
                 }
             }
-            Purpose::Clear(number) => self.end_clear(number, outcome),
+            Purpose::Clear(number) => self.end_clear(number, store, outcome),
         }
     }
 
@@ -77,51 +77,58 @@ impl DiskThread {
         let now = self.shared.clock().instant();
         let is_flushed = self.syncs.has_flush()
             && self.shared.collect(&mut self.effects, |core| core.unwritten()) == 0;
-        if is_flushed && !self.syncs.is_running() && self.groups.iter().all(GroupStore::is_synced) {
+        if is_flushed && !self.syncs.is_running() && self.stores.iter().all(GroupStore::is_synced) {
             self.syncs.answer(&self.shared.disk_state().health());
         }
         if !self.syncs.may_begin(now, is_flushed) {
             return;
         }
+        // The core calls durable whatever it has taken in before a sync of any store.
+        self.stores.iter_mut().for_each(GroupStore::want_found_synced);
         let unsynced: Vec<usize> =
-            (0..self.groups.len()).filter(|&at| !self.groups[at].is_synced()).collect();
+            (0..self.stores.len()).filter(|&at| !self.stores[at].is_synced()).collect();
         if unsynced.is_empty() {
             return self.syncs.skip(now);
         }
         let mark = self.shared.collect(&mut self.effects, Core::begin_sync);
         self.syncs.begin(now, mark, unsynced.len());
-        for group in unsynced {
+        for store in unsynced {
             let space = self.take_space();
-            let task = self.groups[group].sync(space);
-            self.tasks.push(RunningTask { group, purpose: Purpose::Sync, task });
+            let task = self.stores[store].sync(space);
+            self.tasks.push(RunningTask { store, purpose: Purpose::Sync, task });
         }
         // Now, since with nothing else under way the thread goes to sleep after this round.
         self.advance_tasks();
     }
 
-    /// Clears every store; the answer comes when all are durably empty.
+    /// Clears every store; the answer comes when all are durably empty, or nothing more can be done
+    /// about those that are not. A stripe that is missing is such a one.
     pub(super) fn start_clear(&mut self, answer: Sender<Result<(), DiskCommandError>>) {
         let number = self.next_clearing;
         self.next_clearing = self.next_clearing.wrapping_add(1);
-        let left = self.groups.len();
-        for group in 0..left {
+        let left = self.stores.len();
+        for store in 0..left {
             let space = self.take_space();
-            let task = self.groups[group].store.clear(space);
-            self.tasks.push(RunningTask { group, purpose: Purpose::Clear(number), task });
+            let task = self.stores[store].store.clear(space);
+            self.tasks.push(RunningTask { store, purpose: Purpose::Clear(number), task });
         }
         // Once more: until the stores were told, a scan may have brought back what the caller's
         // clear of the core had dropped.
         self.shared.collect(&mut self.effects, Core::clear);
-        self.clearings.push(Clearing { number, left, result: Ok(()), answer });
+        let missing = self.shared.disk_state().missing().first();
+        let result = missing.map_or(Ok(()), |missing| Err(missing.not_cleared()));
+        self.clearings.push(Clearing { number, left, result, answer });
     }
 
-    fn end_clear(&mut self, number: u32, outcome: Result<(), StoreError>) {
+    fn end_clear(&mut self, number: u32, store: usize, outcome: Result<(), StoreError>) {
         let at = self.clearings.iter().position(|clearing| clearing.number == number);
         let Some(at) = at else { return };
         let clearing = &mut self.clearings[at];
         clearing.left -= 1;
         if let Err(error) = outcome {
-            clearing.result = Err(error.into());
+            let root = self.stores[store].root().to_owned();
+            let reason = error.to_string();
+            clearing.result = Err(DiskCommandError::NotCleared { root, reason });
         }
         if clearing.left == 0 {
             let Clearing { result, answer, .. } = self.clearings.remove(at);
