@@ -201,7 +201,28 @@ impl DeviceThread {
     fn report(&mut self) {
         let completions = std::mem::take(&mut self.completions);
         self.shared.complete(&completions, &mut self.effects);
+        self.free_held(&completions);
         self.take_effects();
+    }
+
+    /// Frees the pieces of chunks that end with their first hop, because everything was cleared
+    /// meanwhile: the core has taken their staging back.
+    fn free_held(&mut self, completions: &[Completion]) {
+        for Completion { transfer, position, hop, .. } in completions {
+            let is_second = |next: &HopRequest| {
+                (next.transfer, next.position) == (*transfer, *position) && next.hop != *hop
+            };
+            if self.effects.hops.iter().any(is_second) {
+                continue;
+            }
+            if let Some(piece) = self.held.remove(&(*transfer, *position)) {
+                let free = match hop {
+                    Hop::Pack | Hop::OutLink => &mut self.free_out,
+                    Hop::InLink | Hop::Unpack => &mut self.free_in,
+                };
+                free.push(piece);
+            }
+        }
     }
 
     /// Keeps the hops that are its own, and hands on those of the disk.
