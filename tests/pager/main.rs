@@ -4,4 +4,5 @@ mod bytes;
 mod disk;
 mod engine;
 mod faults;
+mod recovery;
 mod stress;
