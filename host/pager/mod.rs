@@ -51,9 +51,9 @@ use clock::Clock;
 use config::Sizes;
 use device_thread::DeviceThread;
 use disk::{DiskCommand, DiskState, DiskThread, OpenedTier};
-use shared::{Setup, Shared};
-use std::sync::Arc;
+use shared::{Setup, Shared, lock};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -88,9 +88,16 @@ pub struct CloseReport {
 pub struct Pager {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Returns whether it left nothing behind.
-    disk_thread: Option<JoinHandle<bool>>,
+    disk_thread: Option<RunningDisk>,
     close_timeout: Duration,
+}
+
+/// The disk thread. What it says at its end comes before the system is done with it.
+#[derive(Debug)]
+struct RunningDisk {
+    thread: JoinHandle<()>,
+    /// Whether it left nothing behind; closed when it panicked.
+    ended: Mutex<Receiver<bool>>,
 }
 
 impl Pager {
@@ -147,8 +154,14 @@ impl Pager {
         })?);
         if let (Some(tier), Some(settings)) = (tier, &config.disk) {
             let thread = DiskThread::new(common, tier, settings);
-            let thread = Builder::new().name("kvtide-disk".to_owned()).spawn(move || thread.run());
-            pager.disk_thread = Some(thread.map_err(refused)?);
+            let (sender, ended) = channel();
+            let run = move || {
+                // Whoever closes waits for it.
+                let _unheard = sender.send(thread.run());
+            };
+            let thread = Builder::new().name("kvtide-disk".to_owned()).spawn(run);
+            let (thread, ended) = (thread.map_err(refused)?, Mutex::new(ended));
+            pager.disk_thread = Some(RunningDisk { thread, ended });
         }
         Ok(pager)
     }
@@ -356,13 +369,20 @@ impl Pager {
 
     /// Writes what is not on disk yet, as far as the close timeout allows, and closes the stores.
     fn shut_disk(&mut self, start: Instant) -> bool {
-        let Some(thread) = self.disk_thread.take() else { return true };
+        let Some(RunningDisk { thread, ended }) = self.disk_thread.take() else { return true };
         let left = self.close_timeout.saturating_sub(start.elapsed());
         if let Err(error) = self.flush(left) {
             tracing::warn!(%error, "not everything in host memory is on disk");
         }
         self.shared.disk_state().command(DiskCommand::Close);
-        thread.join().unwrap_or(false)
+        let is_clean = lock(&ended).recv().unwrap_or(false);
+        if is_clean {
+            // It has nothing left to do, and so has no panic to tell of.
+            let _ended = thread.join();
+        }
+        // Otherwise the system may keep it for as long as a drive hangs: a thread ends only after
+        // all operations that it gave to a ring.
+        is_clean
     }
 
     fn check_open(&self) -> Result<(), RequestError> {

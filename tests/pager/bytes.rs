@@ -91,6 +91,21 @@ fn a_store_reads_its_blocks_only_after_the_engines_event() {
 }
 
 #[test]
+fn a_clear_under_a_pack_costs_no_staging() {
+    let engine = Engine::open(8, CpuConfig { out_pieces: 1, in_pieces: 1 }, PATIENT);
+    let worker = Worker::new(&engine, 0);
+    let (group, keys) = (GroupIndex::new(0), keys(0, 5, 1));
+    worker.engine.spoil(group, worker.blocks_of(0));
+    for _ in 0..3 {
+        let (hold, ticket) = store_behind_an_event(&worker, &keys);
+        engine.pager.clear(PATIENT).expect("there is no disk to be waited for");
+        drop(hold);
+        assert_eq!(ticket.wait().stages, [Stage::Failed(Failure::Cleared)]);
+    }
+    assert!(worker.store(group, &keys, 0).is_done(), "the only piece is free again");
+}
+
+#[test]
 fn an_event_that_never_comes_is_a_lost_device() {
     let config = CpuConfig { out_pieces: 2, in_pieces: 2 };
     let engine = Engine::open(8, config, Duration::from_millis(50));

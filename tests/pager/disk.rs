@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Chunks of the longest request: the window group has twice as many.
 pub(crate) const CHUNKS: u32 = 12;
-const CONVERSATIONS: u64 = 9;
+pub(crate) const CONVERSATIONS: u64 = 9;
 
 pub(crate) fn settings(write_policy: WritePolicy) -> DiskConfig {
     let content = ContentFingerprint::builder()
@@ -37,7 +37,11 @@ pub(crate) fn settings(write_policy: WritePolicy) -> DiskConfig {
 }
 
 /// Opens an engine whose host tier of `host_chunks` chunks lies in front of the drive.
-fn open(drive: &SimDrive, host_chunks: u64, write_policy: WritePolicy) -> Option<Arc<Engine>> {
+pub(crate) fn open(
+    drive: &SimDrive,
+    host_chunks: u64,
+    write_policy: WritePolicy,
+) -> Option<Arc<Engine>> {
     open_disk(drive, host_chunks, settings(write_policy)).ok()
 }
 
@@ -452,8 +456,9 @@ fn a_slot_whose_header_cannot_be_read_stops_no_write_to_the_others() {
     // More than the disk holds, so that it must evict.
     for conversation in 0..30 {
         Worker::new(&engine, 0).request(100 + 4 * conversation, CHUNKS);
+        // Each, since stores are refused while host memory is full of chunks being written.
+        engine.pager.flush(PATIENT).expect("nothing waits for that slot");
     }
-    engine.pager.flush(PATIENT).expect("nothing waits for that slot");
     let slots = [0, 1].map(|group| engine.pager.disk_slots(GroupIndex::new(group)));
     let unscanned: u32 = slots.iter().flatten().map(|counts| counts.unscanned).sum();
     assert_eq!(unscanned, 1);

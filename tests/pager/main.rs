@@ -4,5 +4,6 @@ mod bytes;
 mod disk;
 mod engine;
 mod faults;
+mod recovery;
 mod stress;
 mod stripes;

@@ -3,7 +3,8 @@
 #![expect(unsafe_code, reason = "installs a system call filter")]
 
 use super::conformance::{self, Stage};
-use super::stage::{Folder, Mounted, is_root, may_mount, text};
+use super::mounts::{is_root, may_mount, text};
+use super::stage::{Folder, Mounted};
 use crate::io::psync::Psync;
 use crate::io::real::{Engine, RealDisk};
 use crate::io::uring::Uring;

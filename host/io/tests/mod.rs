@@ -2,6 +2,7 @@
 
 pub(in crate::io) mod conformance;
 mod machine;
+mod mounts;
 mod stage;
 mod transfers;
 

@@ -1,52 +1,30 @@
-//! Folders and file systems that tests make and remove again.
+//! Folders and file systems of [`mounts`](super::mounts), with the disk that a test runs on them.
 
 use super::conformance::Stage;
+use super::mounts::{self, Frozen};
 use crate::io::{Disk, DiskBackend, DiskOptions, open_disk};
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
-
-/// When a frozen file system thaws by itself, so that a broken disk fails a test, and the machine
-/// goes on.
-const THAW_AFTER: Duration = Duration::from_mins(1);
 
 /// A folder of its own below the temporary one, removed at the end.
 #[derive(Debug)]
 pub(super) struct Folder {
     backend: DiskBackend,
-    path: PathBuf,
+    folder: mounts::Folder,
 }
 
 impl Folder {
     pub(super) fn new(backend: DiskBackend) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name =
-            format!("kvtide-io-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).expect("a temporary folder");
-        Self { backend, path }
+        Self { backend, folder: mounts::Folder::new() }
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
+        self.folder.path()
     }
 }
 
 impl Stage for Folder {
     fn directory(&self) -> PathBuf {
-        self.path.clone()
+        self.path().to_owned()
     }
 
     fn disk(&self) -> Box<dyn Disk> {
@@ -62,128 +40,43 @@ fn open(backend: DiskBackend) -> Box<dyn Disk> {
 /// A file system of its own, mounted for one test.
 #[derive(Debug)]
 pub(super) struct Mounted {
-    folder: Folder,
-    /// The loop device beneath it.
-    device: Option<String>,
+    backend: DiskBackend,
+    mounted: mounts::Mounted,
 }
 
 impl Mounted {
-    /// Mounts a file system in memory, `tmpfs` or `ramfs`.
+    /// As [`mounts::Mounted::in_memory`].
     pub(super) fn in_memory(backend: DiskBackend, kind: &str, options: &str) -> Self {
-        let folder = Folder::new(backend);
-        let path = folder.path().join("mounted");
-        fs::create_dir(&path).expect("the folder is ours");
-        command("mount", &["-t", kind, "-o", options, "none", text(&path)]);
-        Self { folder, device: None }
+        Self { backend, mounted: mounts::Mounted::in_memory(kind, options) }
     }
 
-    /// Makes and mounts an ext4 of `bytes` on a loop device with logical blocks of `block_bytes`.
+    /// As [`mounts::Mounted::ext4`].
     pub(super) fn ext4(backend: DiskBackend, bytes: u64, block_bytes: u32) -> Self {
-        let folder = Folder::new(backend);
-        let image = folder.path().join("image");
-        File::create_new(&image).and_then(|file| file.set_len(bytes)).expect("room for an image");
-        let block_bytes = block_bytes.to_string();
-        let device = command("losetup", &["--find", "--show", "-b", &block_bytes, text(&image)]);
-        let device = device.trim().to_owned();
-        let path = folder.path().join("mounted");
-        fs::create_dir(&path).expect("the folder is ours");
-        let mounted = Self { folder, device: Some(device.clone()) };
-        command("mkfs.ext4", &["-q", "-m", "0", &device]);
-        command("mount", &["-o", "errors=remount-ro", &device, text(&path)]);
-        // Its own entry would be in the way of tests that list the folder.
-        fs::remove_dir(path.join("lost+found")).expect("mkfs made it");
-        mounted
+        Self { backend, mounted: mounts::Mounted::ext4(bytes, block_bytes) }
     }
 
-    /// Returns the file that the file system's blocks lie in.
+    /// As [`mounts::Mounted::image`].
     pub(super) fn image(&self) -> PathBuf {
-        self.folder.path().join("image")
+        self.mounted.image()
     }
 
-    /// Returns the device's name below `/dev`.
+    /// As [`mounts::Mounted::device`].
     pub(super) fn device(&self) -> &str {
-        self.device.as_deref().and_then(|device| device.strip_prefix("/dev/")).expect("a device")
+        self.mounted.device()
     }
 
-    /// Has writes hang until the result is dropped.
+    /// As [`mounts::Mounted::freeze`].
     pub(super) fn freeze(&self) -> Frozen {
-        let path = self.directory();
-        command("fsfreeze", &["--freeze", text(&path)]);
-        let (thaw, told) = mpsc::channel::<()>();
-        let thread = thread::spawn(move || {
-            // Ends when the sender is dropped.
-            let _ = told.recv_timeout(THAW_AFTER);
-            command("fsfreeze", &["--unfreeze", text(&path)]);
-        });
-        Frozen { thaw: Some(thaw), thread: Some(thread) }
+        self.mounted.freeze()
     }
 }
 
 impl Stage for Mounted {
     fn directory(&self) -> PathBuf {
-        self.folder.path().join("mounted")
+        self.mounted.directory()
     }
 
     fn disk(&self) -> Box<dyn Disk> {
-        open(self.folder.backend)
+        open(self.backend)
     }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        // Lazily, since a disk that leaked on purpose keeps its file open.
-        let _ = Command::new("umount").arg("--lazy").arg(self.directory()).status();
-        if let Some(device) = &self.device {
-            let _ = Command::new("losetup").args(["--detach", device]).status();
-        }
-    }
-}
-
-/// A frozen file system.
-#[derive(Debug)]
-pub(super) struct Frozen {
-    thaw: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        drop(self.thaw.take());
-        let thread = self.thread.take().expect("dropped once");
-        assert!(thread.join().is_ok() || thread::panicking(), "the file system cannot be thawed");
-    }
-}
-
-pub(super) fn text(path: &Path) -> &str {
-    path.to_str().expect("temporary folders are UTF-8")
-}
-
-/// Runs a program that must do, and returns what it prints.
-fn command(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {errors}");
-    String::from_utf8(output.stdout).expect("programs print UTF-8")
-}
-
-/// Returns whether this process is root's.
-pub(super) fn is_root() -> bool {
-    fs::metadata("/proc/self").expect("a process has its folder").uid() == 0
-}
-
-/// Returns whether this process may mount file systems; says so past the harness if it may not.
-///
-/// As root they must be mounted, and a test fails if they cannot, unless
-/// `KVTIDE_TESTS_WITHOUT_MOUNTS` is set, as in a container without loop devices.
-pub(super) fn may_mount(test: &str) -> bool {
-    let why = if !is_root() {
-        "mounts need root"
-    } else if std::env::var_os("KVTIDE_TESTS_WITHOUT_MOUNTS").is_some() {
-        "KVTIDE_TESTS_WITHOUT_MOUNTS is set"
-    } else {
-        return true;
-    };
-    writeln!(std::io::stderr(), "did not run: {test}: {why}").expect("stderr takes a line");
-    false
 }

@@ -1,0 +1,8 @@
+//! Real faults: processes that are killed, file systems that are full or read-only, directories
+//! that vanish, drives with large sectors. The disk tier of a pager on each, with bytes compared.
+
+mod engine;
+mod kill;
+mod machine;
+#[path = "../../host/io/tests/mounts.rs"]
+mod mounts;
