@@ -1,7 +1,7 @@
 //! Recovery done twice: with nothing written in between, it finds the same chunks and hands over
 //! the same bytes, wherever the power was cut. And it changes no file.
 
-use crate::disk::{CHUNKS, CONVERSATIONS, close, open, run, settings, wait_for};
+use crate::disk::{CHUNKS, CONVERSATIONS, close, open, run, settings, store_one, wait_for};
 use crate::engine::{Engine, PATIENT, Worker, keys};
 use kvtide::core::{Stage, StorePoint, WritePolicy};
 use kvtide::device::cpu::CpuConfig;
@@ -13,6 +13,7 @@ use kvtide::units::{ByteCount, GroupIndex};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// What one recovery found.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -106,4 +107,35 @@ fn a_second_recovery_finds_and_hands_over_what_the_first_did_and_neither_writes(
     }
     assert!(compared > 0, "some of the cuts left chunks behind");
     assert!(failed > 0, "some of what they left rotted");
+}
+
+/// What a killed process wrote was never synced by anybody: a flush of the next one covers it.
+#[test]
+fn a_flush_makes_durable_what_recovery_has_found() {
+    for seed in 0..10 {
+        let drive = SimDrive::new(seed);
+        let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+        let keys = store_one(&engine, 4).concat();
+        let start = Instant::now();
+        while keys.iter().any(|key| engine.pager.point(*key) < Some(StorePoint::Written)) {
+            assert!(start.elapsed() < PATIENT, "not everything is written");
+            std::thread::yield_now();
+        }
+        (1..=2).for_each(|handle| drive.kill(handle));
+        drop(engine);
+        let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+        wait_for(&engine, |health| *health == DiskHealth::Serving);
+        engine.pager.flush(PATIENT).expect("a drive that works");
+        for key in &keys {
+            assert_eq!(engine.pager.point(*key), Some(StorePoint::Durable), "seed {seed}, {key}");
+        }
+        drive.cut_power();
+        close(engine);
+        let engine = open(&drive, 60, WritePolicy::Through).expect("opens");
+        wait_for(&engine, |health| *health == DiskHealth::Serving);
+        for key in &keys {
+            assert!(engine.pager.point(*key).is_some(), "seed {seed}, {key}");
+        }
+        close(engine);
+    }
 }
