@@ -10,12 +10,13 @@
 //!
 //! Called by the pager under its lock.
 
+use super::action::Lineage;
 use super::chunk::{ChunkIndex, Presence};
 use super::slot::SlotState;
 use super::tier::{Tier, TierState};
 use super::{Core, KEY_COUNT_MAX, Refused};
 use crate::key::Key;
-use crate::units::{GroupIndex, SlotIndex};
+use crate::units::{GroupIndex, SlotIndex, TenantTag};
 
 /// Slots that one call of [`Core::free_disk_slots`] looks at.
 const FREED_COUNT_MAX: u32 = 4096;
@@ -29,6 +30,8 @@ pub struct FoundChunk {
     pub parent: Option<Key>,
     /// Chunks before it.
     pub depth: u32,
+    /// Whose it is.
+    pub tenant: TenantTag,
     /// Where it is.
     pub disk_slot: SlotIndex,
     /// Whether it is known to survive a power cut.
@@ -40,7 +43,7 @@ impl Core {
     ///
     /// What contradicts what is known is skipped and counted, and its slot is left to
     /// [`free_disk_slots`](Core::free_disk_slots): a slot that is owned or free already, a key that
-    /// has a disk copy or another parent or depth, a key of another group.
+    /// has a disk copy or another parent, depth or tenant, a key of another group.
     ///
     /// # Errors
     ///
@@ -98,6 +101,7 @@ impl Core {
             core.groups[at].tier_mut(Tier::Disk).slots.adopt(newer, index);
             core.groups[at].written_in[newer.get() as usize] = written_in;
             core.chunks.at_mut(index).give_slot(Tier::Disk, newer);
+            core.renew(index);
             core.settle(index);
             Ok(true)
         })
@@ -187,8 +191,8 @@ impl Core {
         let chunk = self.chunks.at(index);
         let lineage = self.lineage(index);
         let is_durable = self.is_durable(chunk.at(), disk_slot);
-        let (parent, depth) = (lineage.parent, lineage.depth);
-        Some(FoundChunk { key: chunk.key, parent, depth, disk_slot, is_durable })
+        let Lineage { parent, depth, tenant } = lineage;
+        Some(FoundChunk { key: chunk.key, parent, depth, tenant, disk_slot, is_durable })
     }
 
     /// Takes in one chunk; `None` when it does not fit what is known.
@@ -216,6 +220,10 @@ impl Core {
             self.file_gone(at, index);
             return None;
         };
+        if self.is_below_stale_twin(parent, index) && !self.leave_stale_twin(parent, index) {
+            self.file_gone(at, parent);
+            return None;
+        }
         self.link_found(at, index, parent, found);
         Some(())
     }
@@ -230,7 +238,7 @@ impl Core {
             Presence::Here => {
                 let known = chunk.parent.some().map(|parent| self.chunks.at(parent).key);
                 let differs = known != found.parent && (spares_ancestors || known.is_some());
-                differs || chunk.slot(Tier::Disk).is_some()
+                differs || chunk.tenant != found.tenant || chunk.slot(Tier::Disk).is_some()
             }
             Presence::Gone => false,
             Presence::Draining | Presence::Vacant => true,
@@ -299,14 +307,17 @@ impl Core {
         let slot = found.disk_slot;
         let durable = self.durable_epoch.min(self.groups[at].durable_until);
         let written_in = if found.is_durable { durable } else { self.sync_epoch };
+        let epoch = self.epoch;
         let group = &mut self.groups[at];
         group.tier_mut(Tier::Disk).slots.adopt(slot, index);
         group.written_in[slot.get() as usize] = written_in;
         let chunk = self.chunks.at_mut(index);
         chunk.give_slot(Tier::Disk, slot);
         chunk.presence = Presence::Here;
+        chunk.epoch = epoch;
         if !was_here {
             chunk.depth = found.depth;
+            chunk.tenant = found.tenant;
         }
         if chunk.parent != parent && parent != ChunkIndex::NONE {
             self.chunks.adopt(parent, index);

@@ -6,10 +6,11 @@ use kvtide::core::{
 };
 use kvtide::key::Key;
 use kvtide::layout::Attention;
-use kvtide::units::{GroupIndex, SlotIndex, Timestamp};
+use kvtide::units::{GroupIndex, SlotIndex, TenantId, Timestamp};
 
 pub(crate) const GROUP: GroupIndex = GroupIndex::new(0);
 pub(crate) const NOW: Timestamp = Timestamp::new(0);
+pub(crate) const TENANT: TenantId = TenantId::new(0);
 
 /// A core with one full group on disk, and short ways to drive it.
 pub(crate) struct DiskBench {
@@ -74,7 +75,7 @@ impl DiskBench {
 
     pub(crate) fn start_store(&mut self, parent: Option<Key>, keys: &[Key]) -> TransferId {
         let deadline = Timestamp::NEVER;
-        let request = StoreRequest { group: GROUP, parent, keys, deadline };
+        let request = StoreRequest { group: GROUP, parent, keys, tenant: TENANT, deadline };
         let transfer = self.core.store(request).expect("a transfer is free");
         self.take_actions();
         transfer

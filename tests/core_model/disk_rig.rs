@@ -12,7 +12,7 @@ use kvtide::core::{
     HopRequest, LoadRequest, PlanId, Stage, StorePoint, StoreRequest, SyncMark, TransferId,
 };
 use kvtide::key::Key;
-use kvtide::units::{GroupIndex, SlotIndex, Timestamp};
+use kvtide::units::{GroupIndex, SlotIndex, TenantId, TenantTag, Timestamp};
 use std::collections::{HashMap, HashSet};
 
 /// Steps after which a core without completions must have come to rest.
@@ -154,7 +154,13 @@ impl DiskRig {
         let first = path.len() - length.min(path.len());
         let parent = first.checked_sub(1).map(|above| path[above]);
         let (keys, deadline) = (&path[first..], self.deadline(length + node));
-        let request = StoreRequest { group: group_index(group), parent, keys, deadline };
+        let request = StoreRequest {
+            group: group_index(group),
+            parent,
+            keys,
+            tenant: TenantId::new(0),
+            deadline,
+        };
         if let Ok(id) = self.core.store(request) {
             self.open(id, true, keys);
         }
@@ -405,7 +411,8 @@ impl DiskRig {
         let depth = depth + u32::from(is_wrong);
         let is_durable = number.is_multiple_of(2);
         let before = self.core.counters();
-        let found = FoundChunk { key, parent, depth, disk_slot, is_durable };
+        let tenant = TenantTag::new(0);
+        let found = FoundChunk { key, parent, depth, tenant, disk_slot, is_durable };
         self.core.adopt_disk(index, &[found]).expect("the slot is there");
         let after = self.core.counters();
         assert_eq!(

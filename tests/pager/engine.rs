@@ -11,7 +11,7 @@ use kvtide::layout::{Attention, ElementType, Layout, Paging};
 use kvtide::pager::{
     DiskConfig, LoadChunks, OpenError, Pager, PagerConfig, Plan, StoreChunks, TicketReport,
 };
-use kvtide::units::{BlockCount, BlockId, ByteCount, GroupIndex, TokenCount};
+use kvtide::units::{BlockCount, BlockId, ByteCount, GroupIndex, TenantId, TokenCount};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -188,6 +188,8 @@ pub(crate) fn keys(group: u64, conversation: u64, chunk_count: u32) -> Vec<Key> 
 pub(crate) struct Worker {
     pub(crate) engine: Arc<Engine>,
     blocks: Vec<BlockId>,
+    /// Whose what it stores is.
+    pub(crate) tenant: TenantId,
     pub(crate) stream: CpuStream,
     pub(crate) event: EventHandle,
 }
@@ -198,6 +200,7 @@ impl Worker {
         let blocks = first..first + BLOCKS_PER_THREAD;
         Self {
             blocks: blocks.map(BlockId::new).collect(),
+            tenant: TenantId::new(0),
             stream: engine.device.create_stream().expect("a thread"),
             event: engine.device.create_event(),
             engine: Arc::clone(engine),
@@ -277,6 +280,7 @@ impl Worker {
             parent: first.checked_sub(1).map(|before| keys[before]),
             keys: &keys[first..],
             blocks: &self.blocks[first * per_chunk..keys.len() * per_chunk],
+            tenant: self.tenant,
             ready: Ready::After(self.event),
             timeout: None,
         });

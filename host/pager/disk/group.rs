@@ -9,7 +9,7 @@ use crate::store::{
     CloseReport, Entry, Finding, Landed, Scan, ScanProgress, Scanned, Store, StoreError, TagSpace,
     Task,
 };
-use crate::units::{GroupIndex, SlotIndex, TenantId};
+use crate::units::{GroupIndex, SlotIndex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Incidents in a row, with no success between them, after which a drive counts as gone. What was
@@ -220,7 +220,7 @@ impl GroupStore {
                 key: chunk.key,
                 parent: chunk.parent,
                 generation: generation?,
-                tenant: TenantId::new(0),
+                tenant: chunk.tenant.into(),
                 depth: chunk.depth,
                 blocks,
                 expires_s: 0,
@@ -261,6 +261,7 @@ pub(super) fn found(entry: &Entry) -> FoundChunk {
         key: entry.key,
         parent: entry.parent,
         depth: entry.depth,
+        tenant: entry.tenant.tag(),
         disk_slot: entry.slot,
         // After a power cut it would not have been found; after a kill it may still be lost.
         is_durable: false,
