@@ -13,6 +13,7 @@
 mod config;
 mod device_thread;
 mod disk;
+mod erase;
 pub(crate) mod metrics;
 mod plan;
 mod shared;
@@ -29,6 +30,7 @@ pub use disk::{
     DEFAULT_SCRUB_BUDGET, DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth,
     ProgressListener, ScrubTotals,
 };
+pub use erase::Erasure;
 pub use metrics::{HopTotals, Hops, Latency};
 pub use plan::Plan;
 pub use ticket::{Ticket, TicketReport};

@@ -186,11 +186,6 @@ impl Records {
         self.set(slot, if is_zero { Record::EMPTY } else { Record::UNKNOWN });
     }
 
-    /// Gives a slot back that was not overwritten after all.
-    pub(super) fn cancel_erase(&mut self, slot: SlotIndex) {
-        self.erasing.remove(&slot);
-    }
-
     /// Forgets all headers that do not count any more.
     pub(super) fn forget_before(&mut self, min_generation: Generation) {
         for record in &mut self.on_disk {

@@ -252,9 +252,9 @@ impl Store {
     /// pages are overwritten with zeros, those included that remain in free slots, then the file is
     /// synced.
     ///
-    /// Whoever calls it drops the chunks from its index first. Slots that are being erased are
-    /// refused by [`begin_write`](Store::begin_write) until the task has come past them. By keys or
-    /// by tenant, one chunk in 2^32 may go that was not meant: a miss.
+    /// Whoever calls it drops the chunks from its index first. While zeros are on their way into a
+    /// slot, [`begin_write`](Store::begin_write) refuses it. By keys or by tenant, one chunk in 2^32
+    /// may go that was not meant: a miss.
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
 //! One group's store as the disk thread sees it: what waits, what is scanned, what failed.
 
+use super::erase::{Erased, PendingErasure, hide};
 use crate::core::{Core, DiskFailure, DiskHop, FoundChunk, KEY_COUNT_MAX, Refused};
 use crate::io::{Disk, IoFault, IoFinished, IoOperation};
 use crate::key::Key;
@@ -10,6 +11,7 @@ use crate::store::{
     Task,
 };
 use crate::units::{GroupIndex, SlotIndex};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Incidents in a row, with no success between them, after which a drive counts as gone. What was
@@ -36,6 +38,8 @@ pub(in crate::pager) struct GroupStore {
     pub(super) store: Store,
     group: GroupIndex,
     scan: Option<Scan>,
+    /// What is to be erased when the scan is over.
+    erasures: Vec<PendingErasure>,
     /// How far the scan came, if it moved on since the last look.
     moved_on: Option<ScanProgress>,
     /// Numbers of writes that wait until the run has begun.
@@ -54,6 +58,7 @@ impl GroupStore {
             store,
             group,
             scan,
+            erasures: Vec::new(),
             moved_on: None,
             waiting: Vec::new(),
             is_synced: true,
@@ -183,10 +188,11 @@ impl GroupStore {
     ) {
         let Some(scan) = &mut self.scan else { return };
         loop {
-            let batch = scan.take(&mut self.store, BATCH);
+            let mut batch = scan.take(&mut self.store, BATCH);
             if batch.is_empty() {
                 break;
             }
+            hide(&self.erasures, &mut batch);
             self.moved_on = Some(scan.progress());
             let group = self.group;
             // A poisoned core takes nothing in: all lookups miss.
@@ -198,6 +204,17 @@ impl GroupStore {
             let group = self.group;
             let _poisoned = command(&mut |core| core.end_recovery(group));
         }
+    }
+
+    /// Takes an erasure on of what is written by now.
+    pub(super) fn erase(&mut self, number: u32, erased: &Arc<Erased>) {
+        let (erased, before) = (Arc::clone(erased), self.store.next_generation());
+        self.erasures.push(PendingErasure { number, erased, before });
+    }
+
+    /// Returns the erasures that can begin.
+    pub(super) fn take_erasures(&mut self) -> Vec<PendingErasure> {
+        if self.scan.is_some() { Vec::new() } else { std::mem::take(&mut self.erasures) }
     }
 
     /// Returns how far the scan came, if it moved on since the last call.

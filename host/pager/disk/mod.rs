@@ -6,11 +6,13 @@
 //! | `open.rs` | stores of all groups, opened together |
 //! | `thread.rs` | the disk thread |
 //! | `group.rs` | one group's store as that thread sees it |
+//! | `erase.rs` | erasures that wait for a scan |
 //! | `scrub.rs` | reading slots before anybody asks for them |
 //! | `syncs.rs` | when to sync, and who waits for it |
 //! | `state.rs` | requests, commands and health, shared with callers |
 
 mod config;
+mod erase;
 mod group;
 mod open;
 mod scrub;

@@ -5,8 +5,10 @@
 use super::super::shared::lock;
 use crate::core::{DiskRequest, Refused};
 use crate::io::DiskWaker;
+use crate::pager::Erasure;
 use crate::store::{ScanProgress, StoreError};
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use thiserror::Error;
@@ -83,6 +85,24 @@ pub enum DiskCommandError {
     /// It was not done in time.
     #[error("the disk tier did not get there within the time given")]
     TimedOut,
+    /// An erasure was not durable in time.
+    #[error(
+        "what is to be erased may still be on disk: the disk tier is being scanned, or a write \
+         does not end; the erasure goes on by itself, and erasing the same once more waits for it"
+    )]
+    ErasurePending,
+    /// An erasure failed.
+    #[error(
+        "what was to be erased is not served any more, but may still be in {}: {source}; check \
+         the drive, then open the pager anew and erase once more, or remove that directory",
+        .directory.display()
+    )]
+    NotErased {
+        /// The store's directory.
+        directory: PathBuf,
+        /// What failed.
+        source: StoreError,
+    },
     /// The tier takes no more writes.
     #[error("the disk tier takes no more writes: {reason}")]
     ReadOnly {
@@ -107,6 +127,8 @@ pub(in crate::pager) enum DiskCommand {
     Flush(Sender<Result<(), DiskCommandError>>),
     /// Drop everything durably. The core has dropped it already.
     Clear(Sender<Result<(), DiskCommandError>>),
+    /// Drop this, in the core and durably.
+    Erase(Erasure, Sender<Result<(), DiskCommandError>>),
     /// End.
     Close,
 }

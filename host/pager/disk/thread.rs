@@ -54,6 +54,8 @@ pub(in crate::pager) struct DiskThread {
     tasks: Vec<RunningTask>,
     clearings: Vec<Clearing>,
     next_clearing: u32,
+    /// Writes into slots that are being erased.
+    parked: Vec<u32>,
     syncs: Syncs,
     scrubber: Scrubber,
     requests: Vec<DiskRequest>,
@@ -82,6 +84,7 @@ impl DiskThread {
             tasks: Vec::new(),
             clearings: Vec::new(),
             next_clearing: 0,
+            parked: Vec::new(),
             syncs: Syncs::new(settings.sync_interval),
             scrubber: Scrubber::new(SCRUB, settings.scrub_budget),
             requests: Vec::new(),
@@ -149,6 +152,7 @@ impl DiskThread {
             match command {
                 DiskCommand::Flush(answer) => self.syncs.wait_for_flush(answer),
                 DiskCommand::Clear(answer) => self.start_clear(answer),
+                DiskCommand::Erase(what, answer) => self.start_erasure(what, answer),
                 DiskCommand::Close => self.close_by = Some(Instant::now() + self.io_timeout),
             }
         }
@@ -220,6 +224,9 @@ impl DiskThread {
                 self.shared.disk_state().set_health(at, health);
             }
         }
+        for at in 0..self.groups.len() {
+            self.begin_erasures(at);
+        }
     }
 
     /// Reads the next slot that is to be scrubbed, if it is due.
@@ -260,6 +267,7 @@ impl DiskThread {
                 self.shared.collect(&mut self.effects, |core| core.disk_entries(group).collect())
             })
             .collect();
+        self.forget_stuck_writes();
         self.give_up();
         let mut is_clean = is_quiet;
         let is_poisoned = self.shared.collect(&mut self.effects, |core| core.is_poisoned());

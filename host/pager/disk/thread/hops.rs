@@ -32,7 +32,7 @@ pub(super) struct StuckHop {
 impl DiskThread {
     /// Submits every request that may begin: reads, and writes of stores that are in a run.
     pub(super) fn start_hops(&mut self) {
-        let mut operations = Vec::new();
+        let mut operations = self.start_parked();
         for request in std::mem::take(&mut self.requests) {
             let group = usize::from(request.group.get());
             let started = Instant::now();
@@ -51,6 +51,16 @@ impl DiskThread {
         if !operations.is_empty() {
             self.disk.submit(operations);
         }
+    }
+
+    /// Submits the writes that waited for their slot, where it was erased in the meantime.
+    fn start_parked(&mut self) -> Vec<IoOperation> {
+        let mut operations = Vec::new();
+        for number in std::mem::take(&mut self.parked) {
+            let request = self.flights.get(&number).map(|flight| flight.request);
+            operations.extend(request.and_then(|request| self.write(number, request)));
+        }
+        operations
     }
 
     /// Makes a write wait until its store's run has begun.
@@ -84,11 +94,12 @@ impl DiskThread {
         }
     }
 
-    /// Stamps a slot's header page for its write; `None` when it failed at once.
+    /// Stamps a slot's header page for its write; `None` when it failed at once, or waits for zeros
+    /// on their way into the slot.
     ///
-    /// What was cleared since the core asked for it is not written: its stamp would be newer than
-    /// the clear, and a later scan would bring it back. A clear that comes after this look is one
-    /// that the store has not been told of, so the stamp is older than that.
+    /// What was cleared or erased since the core asked for it is not written: its stamp would be
+    /// newer than that, and a later scan would bring it back. A clear or erasure that comes after
+    /// this look is one that the store has not been told of, so the stamp is older than that.
     fn write(&mut self, number: u32, request: DiskRequest) -> Option<IoOperation> {
         let is_current =
             self.shared.collect(&mut self.effects, |core| core.is_current(request.chunk));
@@ -97,6 +108,10 @@ impl DiskThread {
             return None;
         }
         let group = &mut self.groups[usize::from(request.group.get())];
+        if group.store.is_writing(request.disk_slot) {
+            self.parked.push(number);
+            return None;
+        }
         let slot = self.shared.whole_slot(request.group, request.slot);
         match group.stamp(request.disk_slot, &slot) {
             Ok(()) => {}
@@ -148,6 +163,8 @@ impl DiskThread {
         drop(report.memory);
         let stuck = watch.filter(|watch| !watch.is_over());
         let outcome = match request.hop {
+            // It may land yet: for the store it is still under way.
+            DiskHop::Write if stuck.is_some() => Err(DiskFailure::Stuck),
             DiskHop::Write => self.groups[at].end_write(request.disk_slot, &report.outcome),
             // The kernel may still write into it.
             DiskHop::Read if stuck.is_some() => Err(DiskFailure::Stuck),
@@ -180,7 +197,23 @@ impl DiskThread {
     pub(super) fn release_stuck(&mut self) {
         let over = self.stuck.extract_if(.., |hop| hop.watch.is_over());
         for StuckHop { request, .. } in over.collect::<Vec<_>>() {
+            self.end_stuck_write(request);
             self.shared.collect(&mut self.effects, |core| core.unstick(request));
+        }
+    }
+
+    /// Ends a write for its store that was given up before: nobody knows what became of the slot.
+    fn end_stuck_write(&mut self, request: DiskRequest) {
+        if request.hop == DiskHop::Write {
+            let group = &mut self.groups[usize::from(request.group.get())];
+            group.store.end_write(request.disk_slot, &Err(IoFault::TimedOut));
+        }
+    }
+
+    /// Leaves slots to the next run into which a write may yet land.
+    pub(super) fn forget_stuck_writes(&mut self) {
+        for StuckHop { request, .. } in std::mem::take(&mut self.stuck) {
+            self.end_stuck_write(request);
         }
     }
 

@@ -1,8 +1,10 @@
-//! Tasks of the stores among the slot writes and reads: beginning a run, syncs, clears.
+//! Tasks of the stores among the slot writes and reads: beginning a run, syncs, clears, erasures.
 
 use super::{DiskThread, FIRST_TASK_SPACE, SCAN_SPACE};
 use crate::core::Core;
+use crate::pager::Erasure;
 use crate::pager::disk::DiskCommandError;
+use crate::pager::disk::erase::{Erased, PendingErasure};
 use crate::pager::disk::group::GroupStore;
 use crate::store::{StoreError, TagSpace, Task};
 use std::sync::mpsc::Sender;
@@ -17,6 +19,8 @@ pub(super) enum Purpose {
     Sync,
     /// A caller waits for it: the number of its clear.
     Clear(u32),
+    /// The same of an erasure.
+    Erase(u32),
 }
 
 /// A task under way, and the group of its store.
@@ -27,7 +31,7 @@ pub(super) struct RunningTask {
     pub(super) task: Task,
 }
 
-/// A clear that is answered when all its tasks have ended.
+/// A clear or erasure that is answered when all its tasks have ended.
 #[derive(Debug)]
 pub(super) struct Clearing {
     number: u32,
@@ -69,7 +73,8 @@ impl DiskThread {
                     self.shared.collect(&mut self.effects, |core| core.synced(mark));
                 }
             }
-            Purpose::Clear(number) => self.end_clear(number, outcome),
+            Purpose::Clear(number) => self.end_clear(number, outcome.map_err(Into::into)),
+            Purpose::Erase(number) => self.end_erasure(group, number, outcome),
         }
     }
 
@@ -102,10 +107,8 @@ impl DiskThread {
 
     /// Clears every store; the answer comes when all are durably empty.
     pub(super) fn start_clear(&mut self, answer: Sender<Result<(), DiskCommandError>>) {
-        let number = self.next_clearing;
-        self.next_clearing = self.next_clearing.wrapping_add(1);
-        let left = self.groups.len();
-        for group in 0..left {
+        let number = self.begin_clearing(answer);
+        for group in 0..self.groups.len() {
             let space = self.take_space();
             let task = self.groups[group].store.clear(space);
             self.tasks.push(RunningTask { group, purpose: Purpose::Clear(number), task });
@@ -113,16 +116,66 @@ impl DiskThread {
         // Once more: until the stores were told, a scan may have brought back what the caller's
         // clear of the core had dropped.
         self.shared.collect(&mut self.effects, Core::clear);
-        self.clearings.push(Clearing { number, left, result: Ok(()), answer });
     }
 
-    fn end_clear(&mut self, number: u32, outcome: Result<(), StoreError>) {
+    /// Takes note of a clear or erasure of all stores, and returns its number.
+    fn begin_clearing(&mut self, answer: Sender<Result<(), DiskCommandError>>) -> u32 {
+        let number = self.next_clearing;
+        self.next_clearing = self.next_clearing.wrapping_add(1);
+        let left = self.groups.len();
+        self.clearings.push(Clearing { number, left, result: Ok(()), answer });
+        number
+    }
+
+    /// Drops what is to be erased from the core, and has every store erase what it has of it by
+    /// now: no slot write is named between the two.
+    pub(super) fn start_erasure(
+        &mut self,
+        what: Erasure,
+        answer: Sender<Result<(), DiskCommandError>>,
+    ) {
+        if let Err(refused) = what.drop_in_core(&self.shared, &mut self.effects) {
+            // Whoever asked may have stopped waiting.
+            let _unheard = answer.send(Err(refused.into()));
+            return;
+        }
+        let number = self.begin_clearing(answer);
+        let erased = Erased::new(what);
+        for at in 0..self.groups.len() {
+            self.groups[at].erase(number, &erased);
+            self.begin_erasures(at);
+        }
+    }
+
+    /// Begins the erasures that waited for a store's scan, if that is over.
+    pub(super) fn begin_erasures(&mut self, group: usize) {
+        for PendingErasure { number, erased, before } in self.groups[group].take_erasures() {
+            let space = self.take_space();
+            match self.groups[group].store.erase_before(space, &erased.erasure, before) {
+                Ok(task) => {
+                    self.tasks.push(RunningTask { group, purpose: Purpose::Erase(number), task });
+                }
+                Err(error) => self.end_erasure(group, number, Err(error)),
+            }
+        }
+    }
+
+    fn end_erasure(&mut self, group: usize, number: u32, outcome: Result<(), StoreError>) {
+        let directory = self.groups[group].store.directory();
+        let outcome = outcome.map_err(|source| {
+            tracing::error!(directory = %directory.display(), %source, "an erasure failed");
+            DiskCommandError::NotErased { directory: directory.to_owned(), source }
+        });
+        self.end_clear(number, outcome);
+    }
+
+    fn end_clear(&mut self, number: u32, outcome: Result<(), DiskCommandError>) {
         let at = self.clearings.iter().position(|clearing| clearing.number == number);
         let Some(at) = at else { return };
         let clearing = &mut self.clearings[at];
         clearing.left -= 1;
         if let Err(error) = outcome {
-            clearing.result = Err(error.into());
+            clearing.result = Err(error);
         }
         if clearing.left == 0 {
             let Clearing { result, answer, .. } = self.clearings.remove(at);
