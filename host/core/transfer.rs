@@ -109,7 +109,7 @@ pub enum Failure {
     /// The chunk could not be read from disk; it is lost there.
     #[error("the chunk could not be read from disk")]
     Disk,
-    /// It was cleared or erased while it was under way.
+    /// It was cleared or erased while it was under way. The blocks of a load may hold some of it.
     #[error("the chunk was cleared or erased while the transfer was under way")]
     Cleared,
     /// An internal invariant was found broken while it was under way; nothing is served any more.

@@ -11,17 +11,17 @@ use kvtide::pager::{
     DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth, Health, LoadChunks,
     ProgressListener,
 };
-use kvtide::units::{ByteCount, GroupIndex};
+use kvtide::units::{ByteCount, GroupIndex, TenantId};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Chunks of the longest request: the window group has twice as many.
-const CHUNKS: u32 = 12;
+pub(crate) const CHUNKS: u32 = 12;
 const CONVERSATIONS: u64 = 9;
 
-fn settings(write_policy: WritePolicy) -> DiskConfig {
+pub(crate) fn settings(write_policy: WritePolicy) -> DiskConfig {
     let content = ContentFingerprint::builder()
         .model_id("simulated")
         .revision("1")
@@ -37,14 +37,18 @@ fn settings(write_policy: WritePolicy) -> DiskConfig {
 }
 
 /// Opens an engine whose host tier of `host_chunks` chunks lies in front of the drive.
-fn open(drive: &SimDrive, host_chunks: u64, write_policy: WritePolicy) -> Option<Arc<Engine>> {
+pub(crate) fn open(
+    drive: &SimDrive,
+    host_chunks: u64,
+    write_policy: WritePolicy,
+) -> Option<Arc<Engine>> {
     let device = CpuConfig { out_pieces: 8, in_pieces: 8 };
     let disk = Some((settings(write_policy), drive.disk(7)));
     Engine::open_with(host_chunks, device, PATIENT, disk).ok()
 }
 
 /// Runs requests of random conversations and lengths, comparing every byte that is loaded.
-fn run(engine: &Arc<Engine>, seed: u64, count: u64) -> Vec<Stage> {
+pub(crate) fn run(engine: &Arc<Engine>, seed: u64, count: u64) -> Vec<Stage> {
     let worker = Worker::new(engine, 0);
     let requests = (0..count).map(|number| {
         let chance = scatter(seed << 32 | number);
@@ -55,7 +59,7 @@ fn run(engine: &Arc<Engine>, seed: u64, count: u64) -> Vec<Stage> {
 }
 
 /// Closes an engine that nobody else has; returns whether the disk tier closed cleanly.
-fn close(engine: Arc<Engine>) -> bool {
+pub(crate) fn close(engine: Arc<Engine>) -> bool {
     engine.pager.audit().expect("all invariants hold");
     let engine = Arc::into_inner(engine).expect("its workers are gone");
     let report = engine.pager.close();
@@ -64,7 +68,7 @@ fn close(engine: Arc<Engine>) -> bool {
 }
 
 /// Waits until the disk tier is as it should be.
-fn wait_for(engine: &Engine, is_there: impl Fn(&DiskHealth) -> bool) -> DiskHealth {
+pub(crate) fn wait_for(engine: &Engine, is_there: impl Fn(&DiskHealth) -> bool) -> DiskHealth {
     let start = Instant::now();
     loop {
         let health = engine.pager.disk_health().expect("a disk tier");
@@ -77,14 +81,24 @@ fn wait_for(engine: &Engine, is_there: impl Fn(&DiskHealth) -> bool) -> DiskHeal
 }
 
 /// Stores one conversation in full and returns its keys by group.
-fn store_one(engine: &Arc<Engine>, conversation: u64) -> [Vec<kvtide::key::Key>; 2] {
-    let stages = Worker::new(engine, 0).request(conversation, CHUNKS);
+pub(crate) fn store_one(engine: &Arc<Engine>, conversation: u64) -> [Vec<kvtide::key::Key>; 2] {
+    store_for(engine, conversation, TenantId::new(0))
+}
+
+/// Stores one conversation of a tenant in full and returns its keys by group.
+pub(crate) fn store_for(
+    engine: &Arc<Engine>,
+    conversation: u64,
+    tenant: TenantId,
+) -> [Vec<kvtide::key::Key>; 2] {
+    let worker = Worker::of_tenant(engine, 0, tenant);
+    let stages = worker.request(conversation, CHUNKS);
     assert!(stages.iter().all(|stage| *stage == Stage::Done), "{stages:?}");
     [(0, CHUNKS), (1, 2 * CHUNKS)].map(|(group, count)| keys(group, conversation, count))
 }
 
 /// Loads one conversation, comparing bytes; returns the tokens that hit.
-fn hit_tokens(engine: &Arc<Engine>, conversation: u64) -> u32 {
+pub(crate) fn hit_tokens(engine: &Arc<Engine>, conversation: u64) -> u32 {
     let lists =
         [(0, CHUNKS), (1, 2 * CHUNKS)].map(|(group, count)| keys(group, conversation, count));
     let lists: Vec<&[_]> = lists.iter().map(Vec::as_slice).collect();
@@ -97,7 +111,7 @@ fn hit_tokens(engine: &Arc<Engine>, conversation: u64) -> u32 {
     tokens
 }
 
-const ALL_TOKENS: u32 = CHUNKS * 32;
+pub(crate) const ALL_TOKENS: u32 = CHUNKS * 32;
 
 #[test]
 fn every_write_policy_brings_back_what_was_stored_and_stays_within_its_slots() {

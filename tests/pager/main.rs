@@ -3,5 +3,6 @@
 mod bytes;
 mod disk;
 mod engine;
+mod erase;
 mod faults;
 mod stress;
