@@ -6,8 +6,9 @@
 //! - `disk_operation`, `disk_rig`, `disk_checks`: runs with a disk tier, whose oracle knows the
 //!   bytes of every slot.
 //! - `lookup`: the longest prefix against its definition.
-//! - `promises`, `disk_promises`, `recover_promises`, `clear_promises`: single promises, each with
-//!   the shortest run that would break it; `disk_bench` drives those with a disk tier.
+//! - `promises`, `disk_promises`, `recover_promises`, `clear_promises`, `erase_promises`: single
+//!   promises, each with the shortest run that would break it; `disk_bench` drives those with a disk
+//!   tier.
 
 #[path = "core_model/clear_promises.rs"]
 mod clear_promises;
@@ -23,6 +24,8 @@ mod disk_operation;
 mod disk_promises;
 #[path = "core_model/disk_rig.rs"]
 mod disk_rig;
+#[path = "core_model/erase_promises.rs"]
+mod erase_promises;
 #[path = "core_model/lookup.rs"]
 mod lookup;
 #[path = "core_model/model.rs"]

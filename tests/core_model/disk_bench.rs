@@ -74,8 +74,17 @@ impl DiskBench {
     }
 
     pub(crate) fn start_store(&mut self, parent: Option<Key>, keys: &[Key]) -> TransferId {
+        self.start_store_for(TENANT, parent, keys)
+    }
+
+    pub(crate) fn start_store_for(
+        &mut self,
+        tenant: TenantId,
+        parent: Option<Key>,
+        keys: &[Key],
+    ) -> TransferId {
         let deadline = Timestamp::NEVER;
-        let request = StoreRequest { group: GROUP, parent, keys, tenant: TENANT, deadline };
+        let request = StoreRequest { group: GROUP, parent, keys, tenant, deadline };
         let transfer = self.core.store(request).expect("a transfer is free");
         self.take_actions();
         transfer
