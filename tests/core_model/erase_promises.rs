@@ -1,9 +1,11 @@
 //! Single promises of erasing, each with the shortest run that would break it.
 
 use crate::disk_bench::{DiskBench, GROUP, NOW, TENANT, key, keys};
-use kvtide::core::{DiskFailure, Failure, KEY_COUNT_MAX, MissReason, Refused, Stage, StorePoint};
+use kvtide::core::{
+    DiskFailure, Failure, FoundChunk, KEY_COUNT_MAX, MissReason, Refused, Stage, StorePoint,
+};
 use kvtide::key::Key;
-use kvtide::units::TenantId;
+use kvtide::units::{SlotIndex, TenantId};
 
 const ALICE: TenantId = TenantId::new(1);
 const CLEARED: Stage = Stage::Failed(Failure::Cleared);
@@ -242,4 +244,46 @@ fn a_chunk_is_of_the_tenant_that_stored_it_first() {
     assert_eq!(bench.core.peek(key(1)), None);
     let found: Vec<_> = bench.core.disk_entries(GROUP).map(|found| found.tenant).collect();
     assert_eq!(found, [TENANT.tag()]);
+}
+
+#[test]
+fn a_chunk_that_moves_behind_the_sweep_is_of_the_epoch_all_the_same() {
+    const COUNT: u32 = 1500;
+    for is_load in [true, false] {
+        let mut bench = DiskBench::unscanned(4, COUNT, |_| {});
+        // The coldest lies in the last slot.
+        let slots = std::iter::once(COUNT - 1).chain(0..COUNT - 1);
+        for (number, slot) in (0..).zip(slots) {
+            let found = FoundChunk {
+                key: key(number),
+                parent: None,
+                depth: 0,
+                tenant: TENANT.tag(),
+                disk_slot: SlotIndex::new(slot),
+                is_durable: true,
+            };
+            bench.core.adopt_disk(GROUP, &[found]).expect("the slot is there");
+        }
+        erase_tenant(&mut bench, ALICE);
+        assert!(bench.core.has_backlog(), "the sweep is in the middle of the disk");
+        let moved = if is_load {
+            bench.start_load(&keys([0]))
+        } else {
+            bench.start_store(None, &keys([0]))
+        };
+        bench.finish_hops();
+        bench.end_disk(Ok(()));
+        bench.finish_hops();
+        assert_eq!(bench.stages(moved), [Stage::Done]);
+        for number in 1..u128::from(COUNT) {
+            let plan = bench.plan(&keys([number]));
+            bench.core.drop_plan(plan);
+        }
+        // The write of another takes its slot on disk, before the sweep comes there.
+        bench.store_in_host(None, &keys([u128::from(COUNT)]));
+        bench.end_disk(Ok(()));
+        assert_eq!(bench.core.point(key(0)), Some(StorePoint::Host));
+        bench.finish();
+        assert_eq!(bench.core.peek(key(0)), None);
+    }
 }
