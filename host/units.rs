@@ -122,8 +122,8 @@ impl BlockId {
 }
 
 impl TenantId {
-    /// Returns the number folded to 32 bits: both halves by exclusive or. A number below 2^32 is its
-    /// own tag; of greater ones, one in 2^32 has the tag of another tenant.
+    /// Returns the number folded to 32 bits: both halves by exclusive or. A number below 2^32 is
+    /// its own tag; of greater ones, one in 2^32 has the tag of another tenant.
     ///
     /// ```
     /// use kvtide::units::{TenantId, TenantTag};

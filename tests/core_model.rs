@@ -7,8 +7,8 @@
 //!   bytes of every slot.
 //! - `lookup`: the longest prefix against its definition.
 //! - `promises`, `disk_promises`, `recover_promises`, `clear_promises`, `erase_promises`: single
-//!   promises, each with the shortest run that would break it; `disk_bench` drives those with a disk
-//!   tier.
+//!   promises, each with the shortest run that would break it; `disk_bench` drives those with a
+//!   disk tier.
 
 #[path = "core_model/clear_promises.rs"]
 mod clear_promises;

@@ -159,6 +159,9 @@ impl Chunk {
     }
 }
 
+// One record a cache line: a lookup touches one a key.
+const _: () = assert!(size_of::<Chunk>() == 64);
+
 /// The chunk table.
 #[derive(Debug)]
 pub(crate) struct ChunkTable {

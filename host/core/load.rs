@@ -287,8 +287,8 @@ impl Core {
         ended
     }
 
-    /// Ends a position that waits, and what waited for it; as cleared, if its chunk was. Returns how
-    /// many stages that were.
+    /// Ends a position that waits, and what waited for it; as cleared, if its chunk was. Returns
+    /// how many stages that were.
     pub(super) fn give_up_at(&mut self, index: u32, position: usize, failure: Failure) -> usize {
         let transfer = self.transfers.at(index);
         let (chunk, direction) = (transfer.chunks[position], transfer.direction);

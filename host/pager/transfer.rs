@@ -25,8 +25,9 @@ pub struct StoreChunks<'a> {
     pub keys: &'a [Key],
     /// `blocks_per_chunk` block ids a key, in token order.
     pub blocks: &'a [BlockId],
-    /// Whose they are: for erasing all that is a tenant's. What keeps its keys apart from others' is
-    /// its [`TenantSalt`](crate::key::TenantSalt). A chunk that is stored already stays whose it was.
+    /// Whose they are: for erasing all that is a tenant's. What keeps its keys apart from others'
+    /// is its [`TenantSalt`](crate::key::TenantSalt). A chunk that is stored already stays whose
+    /// it was.
     pub tenant: TenantId,
     /// When the blocks hold the chunks' KV. A store that reads none of them does not wait for it.
     pub ready: Ready,

@@ -237,8 +237,7 @@ impl Store {
         Task::new(space, [Step::Change(Change::Clear { min_generation })])
     }
 
-    /// Returns a bound: every slot write that was named so far has a smaller generation, and none
-    /// that is named from now on has.
+    /// Returns a bound: every slot write named so far has a smaller generation, no later one has.
     pub fn next_generation(&self) -> Generation {
         let next_epoch = self.superblock.epoch.next().unwrap_or(Epoch::MAX);
         let next = match self.run {
@@ -249,12 +248,11 @@ impl Store {
     }
 
     /// Drops what an erasure names and was written so far, durably when the task is done: header
-    /// pages are overwritten with zeros, those included that remain in free slots, then the file is
-    /// synced.
+    /// pages are overwritten with zeros, also those in free slots, then the file is synced.
     ///
     /// Whoever calls it drops the chunks from its index first. While zeros are on their way into a
-    /// slot, [`begin_write`](Store::begin_write) refuses it. By keys or by tenant, one chunk in 2^32
-    /// may go that was not meant: a miss.
+    /// slot, [`begin_write`](Store::begin_write) refuses it. By keys or by tenant, one chunk in
+    /// 2^32 may go that was not meant: a miss.
     ///
     /// # Errors
     ///
@@ -263,9 +261,8 @@ impl Store {
         self.erase_before(space, erasure, self.next_generation())
     }
 
-    /// The same, of what was written before a bound that [`next_generation`](Store::next_generation)
-    /// gave: for an erasure that had to wait for the scan. Slots that are named are erased whatever
-    /// they hold.
+    /// The same, of what was written before a bound of [`next_generation`](Store::next_generation),
+    /// for what had to wait for the scan. Slots that are named are erased whatever they hold.
     ///
     /// # Errors
     ///

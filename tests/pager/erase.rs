@@ -165,7 +165,9 @@ fn among_requests_and_faults_an_erasure_that_succeeds_is_one() {
         let engine = restart(&drive, engine);
         if everything.is_ok() {
             erased_count += 1;
-            (0..9).for_each(|conversation| assert_gone(&engine, conversation));
+            for conversation in 0..9 {
+                assert_gone(&engine, conversation);
+            }
         }
         assert!(everything.is_ok() || fault.is_some(), "{everything:?}");
         close(engine);
@@ -488,7 +490,9 @@ fn erasures_and_clears_at_the_same_time_are_all_done() {
     store_for(&engine, 12, BOB);
     engine.pager.flush(PATIENT).expect("flushed");
     let engine = restart(&drive, engine);
-    [HERS, HIS].into_iter().for_each(|conversation| assert_gone(&engine, conversation));
+    for conversation in [HERS, HIS] {
+        assert_gone(&engine, conversation);
+    }
     assert_eq!(hit_tokens(&engine, 12), ALL_TOKENS);
     assert!(close(engine));
 }

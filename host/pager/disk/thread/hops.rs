@@ -163,11 +163,10 @@ impl DiskThread {
         drop(report.memory);
         let stuck = watch.filter(|watch| !watch.is_over());
         let outcome = match request.hop {
-            // It may land yet: for the store it is still under way.
-            DiskHop::Write if stuck.is_some() => Err(DiskFailure::Stuck),
+            // The kernel may still fill the memory, or write it: for the store a write that may
+            // land yet is under way.
+            _ if stuck.is_some() => Err(DiskFailure::Stuck),
             DiskHop::Write => self.groups[at].end_write(request.disk_slot, &report.outcome),
-            // The kernel may still write into it.
-            DiskHop::Read if stuck.is_some() => Err(DiskFailure::Stuck),
             DiskHop::Read => {
                 let slot = self.shared.whole_slot(request.group, request.slot);
                 let mut page = [0; PAGE_BYTES];
