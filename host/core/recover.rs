@@ -70,9 +70,9 @@ impl Core {
         })
     }
 
-    /// Moves a chunk that was found in `older` to `newer`, where the store has a newer write of it.
-    /// Returns whether it moved; otherwise nothing changes: the chunk is not in `older` any more,
-    /// or is being read there, or `newer` is not unscanned.
+    /// Moves a chunk that was found in `older` to where the store has a newer write of it, whose
+    /// tenant it has from now on. Returns whether it moved; otherwise nothing changes: the chunk is
+    /// not in `older` any more, or is being read there, or the other slot is not unscanned.
     ///
     /// # Errors
     ///
@@ -80,11 +80,11 @@ impl Core {
     pub fn move_disk(
         &mut self,
         group: GroupIndex,
-        key: Key,
+        found: &FoundChunk,
         older: SlotIndex,
-        newer: SlotIndex,
     ) -> Result<bool, Refused> {
         self.guarded(|core| {
+            let newer = found.disk_slot;
             let at = core.check_disk_slots(group, older, 1)?;
             core.check_disk_slots(group, newer, 1)?;
             let is_there = |index: &ChunkIndex| {
@@ -93,7 +93,7 @@ impl Core {
             };
             let is_unknown =
                 core.groups[at].tier(Tier::Disk).slots.state(newer) == SlotState::Unscanned;
-            let Some(index) = core.find(key).filter(is_there).filter(|_| is_unknown) else {
+            let Some(index) = core.find(found.key).filter(is_there).filter(|_| is_unknown) else {
                 return Ok(false);
             };
             let written_in = core.groups[at].written_in[older.get() as usize];
@@ -101,6 +101,7 @@ impl Core {
             core.groups[at].tier_mut(Tier::Disk).slots.adopt(newer, index);
             core.groups[at].written_in[newer.get() as usize] = written_in;
             core.chunks.at_mut(index).give_slot(Tier::Disk, newer);
+            core.chunks.at_mut(index).tenant = found.tenant;
             core.renew(index);
             core.settle(index);
             Ok(true)

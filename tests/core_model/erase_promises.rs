@@ -289,3 +289,23 @@ fn a_chunk_that_moves_behind_the_sweep_is_of_the_epoch_all_the_same() {
         assert_eq!(bench.core.peek(key(0)), None);
     }
 }
+
+#[test]
+fn a_newer_write_that_recovery_finds_says_whose_the_chunk_is() {
+    let mut bench = DiskBench::unscanned(4, 8, |_| {});
+    let found = |slot, tenant: TenantId| FoundChunk {
+        key: key(1),
+        parent: None,
+        depth: 0,
+        tenant: tenant.tag(),
+        disk_slot: SlotIndex::new(slot),
+        is_durable: false,
+    };
+    bench.core.adopt_disk(GROUP, &[found(2, TENANT)]).expect("the slot is there");
+    let (newer, older) = (found(5, ALICE), SlotIndex::new(2));
+    assert_eq!(bench.core.move_disk(GROUP, &newer, older), Ok(true));
+    erase_tenant(&mut bench, TENANT);
+    assert_eq!(bench.core.peek(key(1)), None);
+    erase_tenant(&mut bench, ALICE);
+    assert_eq!(bench.core.peek(key(1)), Some(MissReason::Cleared));
+}

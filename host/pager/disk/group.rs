@@ -253,7 +253,7 @@ fn adopt_batch(core: &mut Core, group: GroupIndex, batch: &[Scanned]) -> Result<
         match finding {
             Finding::Chunk { entry, replaces } => {
                 let has_moved = match replaces {
-                    Some(older) => core.move_disk(group, entry.key, *older, *slot)?,
+                    Some(older) => core.move_disk(group, &found(entry), *older)?,
                     None => false,
                 };
                 if !has_moved {
