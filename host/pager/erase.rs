@@ -2,7 +2,7 @@
 //!
 //! Without a disk tier that is a matter of the core. With one, the disk thread drops it from the
 //! core and tells the stores in the same breath, between two slot writes, so that what is stored
-//! anew during the call is neither dropped nor erased.
+//! anew from then on is neither dropped nor erased.
 //!
 //! Called by engines.
 
@@ -47,7 +47,8 @@ impl Pager {
     /// Erases chunks: once this returns, nothing that was stored of them before the call is found,
     /// loaded or written any more, in no tier, nor after a restart, a kill or a power cut.
     ///
-    /// The same keys can be stored again at once; what is stored during the call or after it stays.
+    /// The same keys can be stored again at once. What is stored once the erasure has taken hold
+    /// stays: with a disk tier that is when its thread takes the call up, in its next round.
     /// Chunks below an erased one can be reached again once it is stored again, and are the first
     /// to be evicted until then. Each chunk of a ticket under way that is erased ends as
     /// [`Failure::Cleared`](crate::core::Failure::Cleared), once what moves it has ended; the
