@@ -11,7 +11,7 @@ use kvtide::core::{
 };
 use kvtide::key::Key;
 use kvtide::layout::Attention;
-use kvtide::units::{GroupIndex, SlotIndex, Timestamp};
+use kvtide::units::{GroupIndex, SlotIndex, TenantId, TenantTag, Timestamp};
 use std::hint::black_box;
 
 #[expect(clippy::cast_precision_loss, reason = "printed with one decimal")]
@@ -46,7 +46,13 @@ fn keys(chain: u64, first: u64) -> [Key; KEY_COUNT_MAX] {
 fn store(core: &mut Core, chain: u64, first: u64, actions: &mut Vec<Action>) {
     let parent = first.checked_sub(1).map(|before| key(chain, before));
     let keys = keys(chain, first);
-    let request = StoreRequest { group: GROUP, parent, keys: &keys, deadline: Timestamp::NEVER };
+    let request = StoreRequest {
+        group: GROUP,
+        parent,
+        keys: &keys,
+        tenant: TenantId::new(0),
+        deadline: Timestamp::NEVER,
+    };
     let transfer = core.store(request).expect("the configuration has room");
     loop {
         core.take_actions(actions);
@@ -82,6 +88,7 @@ fn disk_core() -> Core {
                     parent: chunk.checked_sub(1).map(|above| key(chain, above)),
                     depth: u32::try_from(chunk).expect("256 at most"),
                     disk_slot: SlotIndex::new(disk_slot - 1),
+                    tenant: TenantTag::new(0),
                     is_durable: true,
                 }
             });

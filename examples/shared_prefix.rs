@@ -11,10 +11,11 @@ use kvtide::layout::engines::{KeyValueBase, KeyValueCache};
 use kvtide::layout::{Attention, ElementType, Layout, Paging};
 use kvtide::pager::{LoadChunks, Pager, PagerConfig, StoreChunks};
 use kvtide::table::{BlockPool, SequenceId};
-use kvtide::units::{BlockCount, BlockId, ByteCount, GroupIndex, TokenCount};
+use kvtide::units::{BlockCount, BlockId, ByteCount, GroupIndex, TenantId, TokenCount};
 use std::error::Error;
 
 const GROUP: GroupIndex = GroupIndex::new(0);
+const TENANT: TenantId = TenantId::new(0);
 const BLOCK_TOKENS: TokenCount = TokenCount::new(16);
 const BLOCKS_PER_CHUNK: u32 = 4;
 const BLOCK_COUNT: BlockCount = BlockCount::new(256);
@@ -75,8 +76,15 @@ fn serve(
     if !missing.is_empty() {
         let whole = &computed[..missing.len() * BLOCKS_PER_CHUNK as usize];
         let parent = hits.checked_sub(1).map(|before| keys[before]);
-        let chunks =
-            StoreChunks { group: GROUP, parent, keys: missing, blocks: whole, ready, timeout };
+        let chunks = StoreChunks {
+            group: GROUP,
+            parent,
+            keys: missing,
+            blocks: whole,
+            tenant: TENANT,
+            ready,
+            timeout,
+        };
         pager.store(chunks)?.wait();
     }
     println!("{} tokens: {} loaded, the rest computed", prompt.len(), plan.tokens());

@@ -100,6 +100,11 @@ integer_newtype!(
     u64
 );
 integer_newtype!(
+    /// A tenant's number folded to 32 bits, as indexes keep it: see [`TenantId::tag`].
+    TenantTag,
+    u32
+);
+integer_newtype!(
     /// A number of chunks, such as a tier's capacity.
     ChunkCount,
     u32
@@ -113,11 +118,34 @@ integer_newtype!(
 );
 
 display_plainly!(BlockId, BlockCount, TokenCount, GroupIndex, StripeIndex);
-display_plainly!(SlotIndex, TenantId, ChunkCount);
+display_plainly!(SlotIndex, TenantId, TenantTag, ChunkCount);
 
 impl BlockId {
     /// The id that is never a block: a load verifies the fragment but does not write it.
     pub const SKIP: Self = Self(kvtide_kernels::abi::BLOCK_ID_SKIP);
+}
+
+impl TenantId {
+    /// Returns the number folded to 32 bits: both halves by exclusive or. A number below 2^32 is
+    /// its own tag; of greater ones, one in 2^32 has the tag of another tenant.
+    ///
+    /// ```
+    /// use kvtide::units::{TenantId, TenantTag};
+    ///
+    /// assert_eq!(TenantId::new(7).tag(), TenantTag::new(7));
+    /// assert_eq!(TenantId::new(1 << 32 | 7).tag(), TenantTag::new(6));
+    /// ```
+    #[expect(clippy::cast_possible_truncation, reason = "folds both halves")]
+    pub const fn tag(self) -> TenantTag {
+        TenantTag((self.0 ^ self.0 >> 32) as u32)
+    }
+}
+
+impl From<TenantTag> for TenantId {
+    /// Returns the least number with that tag.
+    fn from(tag: TenantTag) -> Self {
+        Self(tag.0.into())
+    }
 }
 
 impl Timestamp {

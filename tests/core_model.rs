@@ -6,7 +6,8 @@
 //! - `disk_operation`, `disk_rig`, `disk_checks`: runs with a disk tier, whose oracle knows the
 //!   bytes of every slot.
 //! - `lookup`: the longest prefix against its definition.
-//! - `promises`, `disk_promises`, `stripe_promises`, `recover_promises`, `clear_promises`: single
+//! - `promises`, `disk_promises`, `stripe_promises`, `recover_promises`, `clear_promises`,
+//!   `erase_promises`: single
 //!   promises, each with the shortest run that would break it; `disk_bench` drives those with a
 //!   disk tier.
 
@@ -24,6 +25,8 @@ mod disk_operation;
 mod disk_promises;
 #[path = "core_model/disk_rig.rs"]
 mod disk_rig;
+#[path = "core_model/erase_promises.rs"]
+mod erase_promises;
 #[path = "core_model/lookup.rs"]
 mod lookup;
 #[path = "core_model/model.rs"]

@@ -7,15 +7,17 @@
 use super::chunk::ChunkIndex;
 use super::transfer::{Hop, TransferId};
 use crate::key::Key;
-use crate::units::{GroupIndex, SlotIndex};
+use crate::units::{GroupIndex, SlotIndex, TenantTag};
 
-/// Where a chunk stands in its prefix: what its slot's header page says.
+/// Where a chunk stands in its prefix, and whose it is: what its slot's header page says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lineage {
     /// The chunk before it; `None` for a root, and in a window group where that one is not known.
     pub parent: Option<Key>,
     /// Chunks before it.
     pub depth: u32,
+    /// Whose it is: of who stored it first.
+    pub tenant: TenantTag,
 }
 
 /// One chunk's hop between the device and its host slot: what to move, and for whom.

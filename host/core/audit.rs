@@ -151,8 +151,8 @@ impl Core {
             named += u32::from(chunk.is_named);
             hold(is_found == chunk.is_named, "the index names a record or not", "chunk", number)?;
             let is_swept = !self.is_sweeping() && chunk.presence == Presence::Here;
-            let is_new = !self.is_stale(index);
-            hold(is_new || !is_swept, "no stale chunk outlives the sweep", "chunk", number)?;
+            let is_new = chunk.epoch == self.epoch;
+            hold(is_new || !is_swept, "a sweep leaves the current epoch only", "chunk", number)?;
             self.audit_copies(index, chunk)?;
             self.audit_family(index, chunk)?;
             let is_history = chunk.presence == Presence::Gone && chunk.children.is_empty();

@@ -23,7 +23,7 @@ use super::tier::Tier;
 use super::{KeyIndex, MissReason};
 use crate::key::Key;
 use crate::links::{Links, List, NONE};
-use crate::units::{GroupIndex, SlotIndex};
+use crate::units::{GroupIndex, SlotIndex, TenantTag};
 
 /// Number of a record in the chunk table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,10 +110,12 @@ pub(crate) struct Chunk {
     pub(crate) write: WriteState,
     /// It is pinned, and its copy in host memory is its only readable one.
     pub(crate) is_sole_pinned: bool,
-    /// The index names it. Not so when its key was stored again after everything was cleared.
+    /// The index names it. Not so when its key was stored again after it was cleared or erased.
     pub(crate) is_named: bool,
-    /// How often everything had been cleared when it came, modulo 256.
+    /// The epoch in which it came, or in which it was last seen not to be dropped.
     pub(crate) epoch: u8,
+    /// Whose it is: of who stored it first.
+    pub(crate) tenant: TenantTag,
 }
 
 impl Chunk {
@@ -134,6 +136,7 @@ impl Chunk {
         is_sole_pinned: false,
         is_named: false,
         epoch: 0,
+        tenant: TenantTag::new(0),
     };
 
     /// Its slot in a tier.
@@ -155,6 +158,9 @@ impl Chunk {
         usize::from(self.group.get())
     }
 }
+
+// One record a cache line: a lookup touches one a key.
+const _: () = assert!(size_of::<Chunk>() == 64);
 
 /// The chunk table.
 #[derive(Debug)]

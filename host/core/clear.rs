@@ -1,49 +1,26 @@
-//! Clearing: everything that is stored is dropped at once, and its slots step by step.
+//! Clearing and erasing: everything that is stored, the chunks of a tenant, or single chunks are
+//! dropped at once, and what they leave behind step by step.
 //!
-//! Each chunk and each transfer remembers the epoch in which it began. [`Core::clear`] begins a new
-//! epoch: from then on chunks of an earlier one are *stale*: not found by any command, so that
-//! their keys can be stored again at once, as new chunks. A sweep then gives up the transfers and
-//! goes through the slots of all tiers; an eviction that comes before it sweeps first.
+//! A chunk that was dropped and is still here, or still held, is *stale*: not found by any command,
+//! so that its key can be stored again at once, as a new chunk. Single chunks leave within the
+//! command. [`Core::clear`] and [`Core::erase_tenant`] begin a new *epoch* instead: each chunk
+//! remembers the epoch in which it came, and is stale if it came before a clear, or before the
+//! erasure of its tenant. The sweep (`sweep.rs`) has stale chunks leave.
 //!
 //! A stale chunk whose key is stored again loses its name in the index and is forgotten when its
-//! slots are free.
+//! slots are free. Children that it still has belong to the new one, and go over to it one by one
+//! as they are met.
 //!
-//! Invariants: after the sweep no stale chunk is here and every older transfer is marked, so that
-//! epochs may be numbered with 8 bits: of the 256th clear within one sweep that sweep is finished
-//! first, in one long hold.
+//! Invariants: no hop begins for a stale chunk; a hop of one that is under way ends as cleared.
 //!
 //! Called by the pager under its lock.
 
-use super::chunk::{ChunkIndex, Presence};
-use super::evict::Eviction;
-use super::slot::SlotState;
+use super::chunk::{Chunk, ChunkIndex, Presence};
 use super::tier::Tier;
 use super::transfer::{Failure, Hop, Stage};
-use super::{Core, KEY_COUNT_MAX, MissReason};
+use super::{Core, KEY_COUNT_MAX, MissReason, Refused};
 use crate::key::Key;
-use crate::units::SlotIndex;
-
-/// Slots and transfer records that one step of the sweep looks at.
-const LOOK_COUNT_MAX: u32 = 1024;
-
-/// Transfers that one step of the sweep gives up.
-const GIVEN_UP_COUNT_MAX: u32 = 16;
-
-/// How far the sweep has come.
-#[derive(Debug)]
-pub(super) struct Sweep {
-    /// The transfer record that is looked at next.
-    transfer: u32,
-    /// Clears since a sweep was finished.
-    clear_count: u8,
-}
-
-impl Sweep {
-    /// A sweep that has nothing to do.
-    pub(super) const fn finished(transfer_count_max: u32) -> Self {
-        Self { transfer: transfer_count_max, clear_count: 0 }
-    }
-}
+use crate::units::TenantId;
 
 impl Core {
     /// Drops everything that is stored: from now on none of it is found, loaded or written.
@@ -56,31 +33,76 @@ impl Core {
     /// was there before.
     pub fn clear(&mut self) {
         self.run_guarded(|core| {
-            while core.sweep.clear_count == u8::MAX {
+            while core.sweep.epoch_count == u8::MAX {
                 core.sweep_some();
             }
-            core.sweep.clear_count += 1;
-            core.sweep.transfer = 0;
-            core.epoch = core.epoch.wrapping_add(1);
-            for group in &mut core.groups {
-                for tier in &mut group.tiers {
-                    tier.swept_until = 0;
-                }
-            }
+            core.begin_epoch();
+            core.sweep.cleared = Some(core.epoch);
+            core.sweep.tenants.clear();
             core.sweep_some();
             core.launch();
         });
     }
 
-    /// Whether a chunk was stored before the last clear.
-    pub(super) fn is_stale(&self, index: ChunkIndex) -> bool {
-        self.chunks.at(index).epoch != self.epoch
+    /// Drops what is stored of a tenant, as [`clear`](Core::clear) drops everything; all else
+    /// stays.
+    ///
+    /// Returns false when so much was erased lately that a step of the sweep had to be done first:
+    /// call it again. Chunks below those that go are orphans, and the first victims.
+    ///
+    /// Of tenants numbered from 2^32 on it may take another's chunks too, one tenant in 2^32.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Poisoned`].
+    pub fn erase_tenant(&mut self, tenant: TenantId) -> Result<bool, Refused> {
+        self.guarded(|core| {
+            let tenant = tenant.tag();
+            let has_room = core.sweep.has_room_for(tenant);
+            if has_room {
+                core.begin_epoch();
+                core.sweep.tenants.retain(|(known, _)| *known != tenant);
+                core.sweep.tenants.push((tenant, core.epoch));
+            }
+            core.sweep_some();
+            core.launch();
+            Ok(has_room)
+        })
     }
 
-    /// Whether a transfer began before the last clear.
-    pub(super) fn is_over(&self, index: u32) -> bool {
-        let transfer = self.transfers.at(index);
-        transfer.is_cleared || transfer.epoch != self.epoch
+    /// Drops up to 64 chunks, as [`clear`](Core::clear) drops everything; all else stays. A key
+    /// that is not stored is left alone. Chunks below those that go are orphans, and the first
+    /// victims.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::KeyCount`] and [`Refused::Poisoned`].
+    pub fn erase_keys(&mut self, keys: &[Key]) -> Result<(), Refused> {
+        self.guarded(|core| {
+            Refused::check_keys(keys)?;
+            for key in keys {
+                if let Some(index) = core.find(*key) {
+                    core.drop_chunk(index);
+                }
+            }
+            core.sweep.is_running = true;
+            core.sweep.transfer = 0;
+            core.sweep_some();
+            core.launch();
+            Ok(())
+        })
+    }
+
+    /// Whether a chunk was cleared or erased since it was stored. One that is gone is not: nothing
+    /// of it is left.
+    pub(super) fn is_stale(&self, index: ChunkIndex) -> bool {
+        let chunk = self.chunks.at(index);
+        let was_dropped = || chunk.epoch != self.epoch && self.sweep.covers(chunk, self.epoch);
+        match chunk.presence {
+            Presence::Gone | Presence::Vacant => false,
+            Presence::Draining => chunk.reason == MissReason::Cleared || was_dropped(),
+            Presence::Here => was_dropped(),
+        }
     }
 
     /// Finds the chunk of a key, if it is not stale.
@@ -95,99 +117,45 @@ impl Core {
         found.map(|found| found.filter(|index| !self.is_stale(*index)))
     }
 
-    /// Takes the name of a stale chunk away, because its key comes back.
+    /// Takes the name of a stale chunk away, because its key comes back: also of one that has left
+    /// since, in favour of what comes.
     pub(super) fn forget_stale(&mut self, key: Key) {
-        let found = self.index.find(key, self.chunks.records());
-        let Some(index) = found.filter(|index| self.is_stale(*index)) else {
+        let Some(index) = self.index.find(key, self.chunks.records()) else {
             return;
         };
+        let presence = self.chunks.at(index).presence;
+        assert!(presence == Presence::Gone || self.is_stale(index), "a key names one chunk");
         self.index.remove(key, index);
         self.chunks.unname(index);
     }
 
-    /// Whether the sweep has work left.
-    pub(super) fn is_sweeping(&self) -> bool {
-        self.sweep.clear_count > 0
+    /// Whether a chunk hangs below the stale record of a key that was stored again as `parent`, and
+    /// so belongs below that.
+    pub(super) fn is_below_stale_twin(&self, parent: ChunkIndex, child: ChunkIndex) -> bool {
+        let known = self.chunks.at(child).parent;
+        known != parent
+            && known != ChunkIndex::NONE
+            && parent != ChunkIndex::NONE
+            && self.chunks.at(known).key == self.chunks.at(parent).key
     }
 
-    /// Does one bounded step of the sweep.
-    pub(super) fn sweep_some(&mut self) {
-        if !self.is_sweeping() {
-            return;
-        }
-        let mut looks = LOOK_COUNT_MAX;
-        let mut transfers_left = GIVEN_UP_COUNT_MAX;
-        while self.sweep.transfer < self.transfer_count_max {
-            if looks == 0 || transfers_left == 0 {
-                return;
-            }
-            looks -= 1;
-            let index = self.sweep.transfer;
-            self.sweep.transfer += 1;
-            if self.transfers.at(index).is_live && self.is_over(index) {
-                transfers_left -= 1;
-                self.transfers.at_mut(index).is_cleared = true;
-                self.give_up(index, Failure::Cleared);
-            }
-        }
-        let mut budget = KEY_COUNT_MAX;
-        for at in 0..self.groups.len() {
-            for tier in Tier::BOTH {
-                while self.is_unswept(at, tier) {
-                    if looks == 0 || budget == 0 {
-                        return;
-                    }
-                    looks -= 1;
-                    budget -= usize::from(self.sweep_slot(at, tier));
-                }
-            }
-        }
-        self.sweep.clear_count = 0;
-    }
-
-    fn is_unswept(&self, at: usize, tier: Tier) -> bool {
-        let state = self.groups[at].tier(tier);
-        state.swept_until < state.slots.capacity()
-    }
-
-    /// Looks at the next slot of a tier; returns whether a chunk had to leave.
-    fn sweep_slot(&mut self, at: usize, tier: Tier) -> bool {
-        let state = self.groups[at].tier_mut(tier);
-        let slot = SlotIndex::new(state.swept_until);
-        state.swept_until += 1;
-        let is_owned = !matches!(
-            state.slots.state(slot),
-            SlotState::Free { .. } | SlotState::Unscanned | SlotState::Stuck
-        );
-        if !is_owned {
+    /// Lets such a chunk go over to `parent`; returns whether it could. A pinned one stays where it
+    /// is, since plans walk up to what they pinned.
+    pub(super) fn leave_stale_twin(&mut self, parent: ChunkIndex, child: ChunkIndex) -> bool {
+        let Chunk { parent: twin, pins, depth, .. } = *self.chunks.at(child);
+        let at = self.chunks.at(child).at();
+        let has_moved = depth != self.chunks.depth_below(parent);
+        if pins > 0 || (has_moved && self.groups[at].spares_ancestors()) {
             return false;
         }
-        let index = state.slots.chunk(slot);
-        let must_leave = self.is_stale(index) && self.chunks.at(index).presence == Presence::Here;
-        if must_leave {
-            self.counters.cleared += 1;
-            self.leave(index, MissReason::Cleared);
-        }
-        must_leave
+        self.chunks.disown(twin, child);
+        self.chunks.adopt(parent, child);
+        self.child_left(at, twin);
+        self.groups[at].reset_orphan_cursors();
+        true
     }
 
-    /// Frees a slot of the tier by sweeping it further, before anything is evicted.
-    pub(super) fn evict_stale(&mut self, at: usize, tier: Tier, steps: &mut u32) -> Eviction {
-        let free = self.groups[at].tier(tier).slots.counts().free;
-        while self.is_unswept(at, tier) {
-            if *steps == 0 {
-                return Eviction::OutOfSteps;
-            }
-            *steps -= 1;
-            self.sweep_slot(at, tier);
-            if self.groups[at].tier(tier).slots.counts().free > free {
-                return Eviction::Freed;
-            }
-        }
-        Eviction::Nothing
-    }
-
-    /// Ends a position whose hop completed after everything was cleared.
+    /// Ends a position whose hop completed after its chunk was cleared or erased.
     pub(super) fn hop_cleared(&mut self, index: u32, position: usize, hop: Hop) {
         self.return_staging(index);
         let chunk = self.transfers.at(index).chunks[position];
@@ -199,6 +167,18 @@ impl Core {
             Hop::InLink | Hop::Unpack => self.let_go(chunk),
         }
         self.set_stage(index, position, Stage::Failed(Failure::Cleared));
+    }
+
+    /// Ends a position that waits for staging or a read, if its chunk is stale. Returns whether it
+    /// was.
+    pub(super) fn end_if_stale(&mut self, index: u32, position: usize) -> bool {
+        let is_stale = self.is_stale(self.transfers.at(index).chunks[position]);
+        if is_stale {
+            self.give_up_at(index, position, Failure::Cleared);
+            self.announce(index);
+            self.close_if_over(index);
+        }
+        is_stale
     }
 
     /// Frees the host slot of a store's chunk that did not come, and gives the chunk up if it has
@@ -214,10 +194,5 @@ impl Core {
             _ => self.finish_leaving(chunk),
         }
         false
-    }
-
-    /// Whether a transfer is due to be given up: nothing of it may begin.
-    pub(super) fn is_due(&self, index: u32) -> bool {
-        self.transfers.at(index).deadline <= self.latest_tick || self.is_over(index)
     }
 }

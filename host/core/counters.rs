@@ -52,6 +52,6 @@ pub struct Counters {
     pub adopted: u64,
     /// Chunks that recovery found and could not take in.
     pub adoptions_skipped: u64,
-    /// Chunks dropped because everything was cleared.
+    /// Chunks dropped because they were cleared or erased.
     pub cleared: u64,
 }

@@ -110,9 +110,9 @@ impl Core {
         mark
     }
 
-    /// Whether the chunk of a disk hop under way is still what its key stands for: not so once
-    /// everything was cleared. Ask before a write is given its place in the store's order of writes
-    /// and clears.
+    /// Whether the chunk of a disk hop under way is still what its key stands for: not so once it
+    /// was cleared or erased. Ask before a write is given its place in the store's order of writes,
+    /// clears and erasures.
     pub fn is_current(&self, chunk: ChunkId) -> bool {
         !self.is_stale(chunk.0)
     }

@@ -46,8 +46,7 @@ impl Core {
         self.guarded(|core| {
             core.group_position(request.group)?;
             Refused::check_keys(request.keys)?;
-            let (group, deadline, epoch) = (request.group, request.deadline, core.epoch);
-            let id = core.transfers.open(Direction::Load, group, deadline, epoch)?;
+            let id = core.transfers.open(Direction::Load, request.group, request.deadline)?;
             let found = core.find_many(request.keys);
             for (position, index) in found.into_iter().take(request.keys.len()).enumerate() {
                 match index.filter(|index| core.is_loadable(request, *index)) {
@@ -133,8 +132,9 @@ impl Core {
                 Some(&Stage::Running(completion.hop)),
                 "a hop ended that was not under way: {completion:?}"
             );
+            let is_stale = core.is_stale(core.transfers.at(index).chunks[position]);
             match completion.outcome {
-                _ if core.is_over(index) => core.hop_cleared(index, position, completion.hop),
+                _ if is_stale => core.hop_cleared(index, position, completion.hop),
                 Ok(()) => core.hop_succeeded(index, position, completion.hop),
                 Err(failure) => core.hop_failed(index, position, completion.hop, failure),
             }
@@ -221,6 +221,10 @@ impl Core {
                     self.stop_waiting(index);
                     continue;
                 };
+                if budget > 0 && self.end_if_stale(index, position) {
+                    budget -= 1;
+                    continue;
+                }
                 // What the last tick had no time to give up must not begin.
                 if *self.staging(direction) < pieces || budget == 0 || self.is_due(index) {
                     break;
@@ -261,42 +265,52 @@ impl Core {
     pub(super) fn lineage(&self, index: ChunkIndex) -> Lineage {
         let chunk = self.chunks.at(index);
         let parent = chunk.parent.some().map(|parent| self.chunks.at(parent).key);
-        Lineage { parent, depth: chunk.depth }
+        Lineage { parent, depth: chunk.depth, tenant: chunk.tenant }
     }
 
     /// Ends everything of a transfer that has not begun, and what waited for it. Returns how many
     /// stages that were.
     pub(super) fn give_up(&mut self, index: u32, failure: Failure) -> usize {
         let mut ended = 0;
-        let direction = self.transfers.at(index).direction;
         for position in 0..self.transfers.at(index).stages().len() {
-            let stage = self.transfers.at(index).stages()[position];
-            let chunk = self.transfers.at(index).chunks[position];
-            match (stage, direction) {
-                (Stage::Queued, Direction::Store) => {
-                    ended += self.end_joined(chunk, Err(failure));
-                    self.fill_failed(chunk, MissReason::Refused);
+            match self.transfers.at(index).stages()[position] {
+                Stage::Queued | Stage::Joined => {
+                    ended += self.give_up_at(index, position, failure);
                 }
-                (Stage::Queued, Direction::Load) => self.give_up_load(index, position),
-                (Stage::Joined, _) => {
-                    let joiners = &mut self.chunks.at_mut(chunk).joiners;
-                    self.transfers.leave_joiners(joiners, index, position);
-                    if direction == Direction::Load {
-                        self.unpin(chunk);
-                    }
-                }
-                (Stage::Reading, _) => {
-                    // The bytes are on their way: it ends with the read.
-                    self.transfers.at_mut(index).given_up = Some(failure);
-                    continue;
-                }
-                _ => continue,
+                // The bytes are on their way: it ends with the read.
+                Stage::Reading => self.transfers.at_mut(index).given_up = Some(failure),
+                Stage::Running(_) | Stage::Done | Stage::Failed(_) => {}
             }
-            self.set_stage(index, position, Stage::Failed(failure));
-            ended += 1;
         }
         self.announce(index);
         self.close_if_over(index);
+        ended
+    }
+
+    /// Ends a position that waits, and what waited for it; as cleared, if its chunk was. Returns
+    /// how many stages that were.
+    pub(super) fn give_up_at(&mut self, index: u32, position: usize, failure: Failure) -> usize {
+        let transfer = self.transfers.at(index);
+        let (chunk, direction) = (transfer.chunks[position], transfer.direction);
+        let is_stale = self.is_stale(chunk);
+        let failure = if is_stale { Failure::Cleared } else { failure };
+        let mut ended = 1;
+        match (transfer.stages()[position], direction) {
+            (Stage::Joined, _) => {
+                let joiners = &mut self.chunks.at_mut(chunk).joiners;
+                self.transfers.leave_joiners(joiners, index, position);
+                if direction == Direction::Load {
+                    self.unpin(chunk);
+                }
+            }
+            (_, Direction::Store) => {
+                ended += self.end_joined(chunk, Err(failure));
+                let reason = if is_stale { MissReason::Cleared } else { MissReason::Refused };
+                self.fill_failed(chunk, reason);
+            }
+            (_, Direction::Load) => self.give_up_load(index, position),
+        }
+        self.set_stage(index, position, Stage::Failed(failure));
         ended
     }
 
@@ -371,6 +385,11 @@ impl Core {
 
     fn pieces(&self, index: u32) -> u32 {
         self.groups[usize::from(self.transfers.at(index).group.get())].pieces_per_chunk
+    }
+
+    /// Whether a transfer's deadline has passed: nothing of it may begin.
+    pub(super) fn is_due(&self, index: u32) -> bool {
+        self.transfers.at(index).deadline <= self.latest_tick
     }
 
     /// Gives up what passed its deadline, in one bounded step, and returns the next deadline of

@@ -5,7 +5,7 @@
 //!   commands                      +----------------------------+      actions
 //!   store, load, lookup, cancel,  |  KeyIndex  -> ChunkTable   |      Start(pack | out-link |
 //!   drop, flush, adopt, clear,    |  SlotPool and Policy a     | ---> in-link | unpack),
-//!   tick(now)  -----------------> |  group and tier,           |      Disk(write | read), Wake
+//!   erase, tick(now)  ----------> |  group and tier,           |      Disk(write | read), Wake
 //!                                 |  PlanTable, TransferTable, |
 //!   completions  ---------------> |  WriteQueue                |
 //!                                 +----------------------------+
@@ -47,6 +47,7 @@ mod recover;
 mod refused;
 mod slot;
 mod store;
+mod sweep;
 mod tier;
 mod transfer;
 mod write;
@@ -76,11 +77,11 @@ use crate::links::List;
 use crate::policy::{Lru, Policy};
 use crate::units::{ByteCount, GroupIndex, Timestamp};
 use chunk::{ChunkIndex, ChunkTable};
-use clear::Sweep;
 use index::KeyIndex;
 use plan::PlanTable;
 use read::Reads;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use sweep::Sweep;
 use tier::{GroupState, Tier, TierState};
 use transfer::TransferTable;
 use write::WriteQueue;
@@ -114,7 +115,7 @@ pub struct Core {
     /// What is written now is written in this epoch; what was written up to the other is durable.
     sync_epoch: u64,
     durable_epoch: u64,
-    /// How often everything was cleared, modulo 256, and how far its sweep has come.
+    /// Clears and erasures of tenants, modulo 256, and how far their sweep has come.
     epoch: u8,
     sweep: Sweep,
     /// What time it was at the last tick.
@@ -175,7 +176,7 @@ impl Core {
             sync_epoch: 1,
             durable_epoch: 0,
             epoch: 0,
-            sweep: Sweep::finished(config.transfer_count_max),
+            sweep: Sweep::finished(),
             latest_tick: Timestamp::new(0),
             protected: ChunkIndex::NONE,
             actions: Vec::with_capacity(4 * KEY_COUNT_MAX),

@@ -310,6 +310,10 @@ impl Core {
         if self.chunks.at(child).parent == parent {
             return Ok(index);
         }
+        if self.is_below_stale_twin(parent, child) {
+            let has_left = self.leave_stale_twin(parent, child);
+            return if has_left { Ok(index) } else { Err(MissReason::Cleared) };
+        }
         let is_window = !self.groups[at].spares_ancestors();
         let is_root = self.chunks.at(child).parent == ChunkIndex::NONE;
         if !(is_window && is_root && parent != child) {

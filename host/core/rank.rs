@@ -291,7 +291,7 @@ impl Core {
     }
 
     /// Lets a parent follow its last child: into the ranking, or into the history.
-    fn child_left(&mut self, at: usize, parent: ChunkIndex) {
+    pub(super) fn child_left(&mut self, at: usize, parent: ChunkIndex) {
         let is_linked = self.chunks.is_linked(parent);
         let chunk = self.chunks.at(parent);
         if !chunk.children.is_empty() {

@@ -151,6 +151,9 @@ impl Core {
     }
 
     fn try_read(&mut self, index: u32, position: usize, steps: &mut u32) -> Attempt {
+        if self.end_if_stale(index, position) {
+            return Attempt::Done;
+        }
         let chunk = self.transfers.at(index).chunks[position];
         let at = self.chunks.at(chunk).at();
         if self.chunks.at(chunk).presence == Presence::Here {
@@ -199,6 +202,7 @@ impl Core {
         let taken = self.groups[at].tier_mut(Tier::Host).slots.take(chunk);
         let slot = taken.expect("a slot was freed");
         self.chunks.at_mut(chunk).give_slot(Tier::Host, slot);
+        self.renew(chunk);
         self.add_reader(chunk, Tier::Disk);
         self.transfers.at_mut(index).unmark(position);
         self.join_at(chunk, index, position, Stage::Reading);
@@ -242,6 +246,7 @@ impl Core {
             return;
         }
         let failure = match outcome {
+            _ if self.is_stale(index) => Failure::Cleared,
             Err(DiskFailure::Mismatch) => Failure::Checksum,
             Err(DiskFailure::Drive | DiskFailure::NoSpace | DiskFailure::Stuck) => Failure::Disk,
             Ok(()) => Failure::Cleared,
@@ -313,7 +318,7 @@ impl Core {
     ) {
         let transfer = self.transfers.at(index);
         let is_reading = transfer.stages()[position] == Stage::Reading;
-        let given_up = if self.is_over(index) {
+        let given_up = if self.is_stale(chunk) {
             Some(Failure::Cleared)
         } else if is_reading && transfer.deadline <= self.latest_tick {
             Some(Failure::Deadline)

@@ -10,12 +10,13 @@
 //!
 //! Called by the pager under its lock.
 
+use super::action::Lineage;
 use super::chunk::{ChunkIndex, Presence};
 use super::slot::SlotState;
 use super::tier::{Tier, TierState};
 use super::{Core, KEY_COUNT_MAX, Refused};
 use crate::key::Key;
-use crate::units::{GroupIndex, SlotIndex, StripeIndex};
+use crate::units::{GroupIndex, SlotIndex, StripeIndex, TenantTag};
 
 /// Slots that one call of [`Core::free_disk_slots`] looks at.
 const FREED_COUNT_MAX: u32 = 4096;
@@ -29,6 +30,8 @@ pub struct FoundChunk {
     pub parent: Option<Key>,
     /// Chunks before it.
     pub depth: u32,
+    /// Whose it is.
+    pub tenant: TenantTag,
     /// Where it is.
     pub disk_slot: SlotIndex,
     /// Whether it is known to survive a power cut.
@@ -40,7 +43,7 @@ impl Core {
     ///
     /// What contradicts what is known is skipped and counted, and its slot is left to
     /// [`free_disk_slots`](Core::free_disk_slots): a slot that is owned or free already, a key that
-    /// has a disk copy or another parent or depth, a key of another group.
+    /// has a disk copy or another parent, depth or tenant, a key of another group.
     ///
     /// # Errors
     ///
@@ -67,9 +70,10 @@ impl Core {
         })
     }
 
-    /// Moves a chunk that was found in `older` to `newer`, where the store has a newer write of it.
-    /// Returns whether it moved; otherwise nothing changes: the chunk is not in `older` any more,
-    /// or is being read there, or `newer` is not unscanned, or is lost.
+    /// Moves a chunk that was found in `older` to where the store has a newer write of it, whose
+    /// tenant it has from now on. Returns whether it moved; otherwise nothing changes: the chunk is
+    /// not in `older` any more, or is being read there, or the other slot is not unscanned, or is
+    /// lost.
     ///
     /// # Errors
     ///
@@ -77,11 +81,11 @@ impl Core {
     pub fn move_disk(
         &mut self,
         group: GroupIndex,
-        key: Key,
+        found: &FoundChunk,
         older: SlotIndex,
-        newer: SlotIndex,
     ) -> Result<bool, Refused> {
         self.guarded(|core| {
+            let newer = found.disk_slot;
             let at = core.check_disk_slots(group, older, 1)?;
             core.check_disk_slots(group, newer, 1)?;
             let is_there = |index: &ChunkIndex| {
@@ -91,7 +95,7 @@ impl Core {
             let disk = core.groups[at].tier(Tier::Disk);
             let is_unknown =
                 disk.slots.state(newer) == SlotState::Unscanned && !core.groups[at].is_lost(newer);
-            let Some(index) = core.find(key).filter(is_there).filter(|_| is_unknown) else {
+            let Some(index) = core.find(found.key).filter(is_there).filter(|_| is_unknown) else {
                 return Ok(false);
             };
             let written_in = core.groups[at].written_in[older.get() as usize];
@@ -99,6 +103,8 @@ impl Core {
             core.groups[at].tier_mut(Tier::Disk).slots.adopt(newer, index);
             core.groups[at].written_in[newer.get() as usize] = written_in;
             core.chunks.at_mut(index).give_slot(Tier::Disk, newer);
+            core.chunks.at_mut(index).tenant = found.tenant;
+            core.renew(index);
             core.settle(index);
             Ok(true)
         })
@@ -195,8 +201,8 @@ impl Core {
         let chunk = self.chunks.at(index);
         let lineage = self.lineage(index);
         let is_durable = self.is_durable(chunk.at(), disk_slot);
-        let (parent, depth) = (lineage.parent, lineage.depth);
-        Some(FoundChunk { key: chunk.key, parent, depth, disk_slot, is_durable })
+        let Lineage { parent, depth, tenant } = lineage;
+        Some(FoundChunk { key: chunk.key, parent, depth, tenant, disk_slot, is_durable })
     }
 
     /// Takes in one chunk; `None` when it does not fit what is known.
@@ -224,6 +230,10 @@ impl Core {
             self.file_gone(at, index);
             return None;
         };
+        if self.is_below_stale_twin(parent, index) && !self.leave_stale_twin(parent, index) {
+            self.file_gone(at, parent);
+            return None;
+        }
         self.link_found(at, index, parent, found);
         Some(())
     }
@@ -238,7 +248,7 @@ impl Core {
             Presence::Here => {
                 let known = chunk.parent.some().map(|parent| self.chunks.at(parent).key);
                 let differs = known != found.parent && (spares_ancestors || known.is_some());
-                differs || chunk.slot(Tier::Disk).is_some()
+                differs || chunk.tenant != found.tenant || chunk.slot(Tier::Disk).is_some()
             }
             Presence::Gone => false,
             Presence::Draining | Presence::Vacant => true,
@@ -308,14 +318,17 @@ impl Core {
         let durable_until = self.groups[at].stripe_of(slot).durable_until;
         let durable = self.durable_epoch.min(durable_until);
         let written_in = if found.is_durable { durable } else { self.sync_epoch };
+        let epoch = self.epoch;
         let group = &mut self.groups[at];
         group.tier_mut(Tier::Disk).slots.adopt(slot, index);
         group.written_in[slot.get() as usize] = written_in;
         let chunk = self.chunks.at_mut(index);
         chunk.give_slot(Tier::Disk, slot);
         chunk.presence = Presence::Here;
+        chunk.epoch = epoch;
         if !was_here {
             chunk.depth = found.depth;
+            chunk.tenant = found.tenant;
         }
         if chunk.parent != parent && parent != ChunkIndex::NONE {
             self.chunks.adopt(parent, index);

@@ -89,6 +89,6 @@ pub enum MissReason {
     /// It is in host memory alone, and so much of that is pinned already that no slot would be left
     /// for what is on disk.
     Pinned,
-    /// Everything was cleared since it was stored.
+    /// It was cleared or erased since it was stored.
     Cleared,
 }

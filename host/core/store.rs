@@ -14,7 +14,7 @@ use super::tier::Tier;
 use super::transfer::{Direction, Failure, Stage, TransferId};
 use super::{Core, MissReason, Refused};
 use crate::key::Key;
-use crate::units::{GroupIndex, Timestamp};
+use crate::units::{GroupIndex, TenantId, TenantTag, Timestamp};
 
 /// Chunks to be stored: consecutive ones of a single prefix.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +25,18 @@ pub struct StoreRequest<'a> {
     pub parent: Option<Key>,
     /// 1 to 64 keys, root first.
     pub keys: &'a [Key],
+    /// Whose they are. A chunk that is stored already stays whose it was.
+    pub tenant: TenantId,
     /// Chunks whose first hop has not begun by then are given up.
     pub deadline: Timestamp,
+}
+
+/// A chunk that is to be stored.
+#[derive(Clone, Copy, Debug)]
+struct NewChunk {
+    group: GroupIndex,
+    key: Key,
+    tenant: TenantTag,
 }
 
 /// What a store would need.
@@ -53,15 +63,16 @@ impl Core {
     fn begin_store(&mut self, request: StoreRequest<'_>) -> Result<TransferId, Refused> {
         let at = self.group_position(request.group)?;
         Refused::check_keys(request.keys)?;
-        let (group, deadline, epoch) = (request.group, request.deadline, self.epoch);
-        let id = self.transfers.open(Direction::Store, group, deadline, epoch)?;
+        let id = self.transfers.open(Direction::Store, request.group, request.deadline)?;
         let mut parent = self.resolve_parent(at, request.parent);
         let found = self.find_many(request.keys);
         let mut steps = Self::steps();
         for (key, found) in request.keys.iter().zip(found) {
             let placed = parent.and_then(|parent| {
                 self.protect(parent);
-                self.place(id.index, parent, *key, found, &mut steps)
+                let new =
+                    NewChunk { group: request.group, key: *key, tenant: request.tenant.tag() };
+                self.place(id.index, parent, new, found, &mut steps)
             });
             let (chunk, stage) = placed.unwrap_or_else(|failure| {
                 self.counters.refusals += 1;
@@ -126,15 +137,15 @@ impl Core {
         &mut self,
         transfer: u32,
         parent: ChunkIndex,
-        key: Key,
+        new: NewChunk,
         found: Option<ChunkIndex>,
         steps: &mut u32,
     ) -> Result<(ChunkIndex, Stage), Failure> {
-        let group = self.transfers.at(transfer).group;
+        let NewChunk { group, key, .. } = new;
         // This very call may have recycled a record found before it, or stored the key already.
         let is_current = |index: &ChunkIndex| self.chunks.at(*index).key == key;
         let Some(index) = found.filter(is_current).or_else(|| self.find(key)) else {
-            return self.fill(group, parent, key, None, steps);
+            return self.fill(new, parent, None, steps);
         };
         let chunk = self.chunks.at(index);
         if chunk.group != group {
@@ -144,7 +155,7 @@ impl Core {
             Presence::Draining => Err(Failure::Draining),
             Presence::Gone => {
                 self.check_depth(group, parent, index)?;
-                self.fill(group, parent, key, Some(index), steps)
+                self.fill(new, parent, Some(index), steps)
             }
             // A prefix holds a chunk once: a transfer must not wait for itself, nor a chunk follow
             // itself.
@@ -189,6 +200,10 @@ impl Core {
         if known == parent {
             return Ok(());
         }
+        if self.is_below_stale_twin(parent, index) {
+            let has_left = self.leave_stale_twin(parent, index);
+            return if has_left { Ok(()) } else { Err(Failure::Draining) };
+        }
         // In a window group either of the two may have been absent when the other was stored.
         if self.groups[usize::from(group.get())].spares_ancestors() {
             return Err(Failure::ForeignParent);
@@ -221,12 +236,12 @@ impl Core {
     /// Gives the key a slot to be filled, under its parent.
     fn fill(
         &mut self,
-        group: GroupIndex,
+        new: NewChunk,
         parent: ChunkIndex,
-        key: Key,
         gone: Option<ChunkIndex>,
         steps: &mut u32,
     ) -> Result<(ChunkIndex, Stage), Failure> {
+        let NewChunk { group, key, tenant } = new;
         let at = usize::from(group.get());
         // A record that comes back must not be recycled by the evictions that make room for it.
         if let Some(index) = gone {
@@ -247,9 +262,11 @@ impl Core {
         };
         let slots = &mut self.groups[at].tier_mut(Tier::Host).slots;
         let slot = slots.take(index).expect("a slot was freed");
-        let depth = self.chunks.depth_below(parent);
+        let (depth, epoch) = (self.chunks.depth_below(parent), self.epoch);
         let chunk = self.chunks.at_mut(index);
         chunk.depth = depth;
+        chunk.tenant = tenant;
+        chunk.epoch = epoch;
         chunk.write.has_lost_turn = !chunk.children.is_empty();
         chunk.give_slot(Tier::Host, slot);
         chunk.presence = Presence::Here;
@@ -271,6 +288,7 @@ impl Core {
         let slots = &mut self.groups[at].tier_mut(Tier::Host).slots;
         let slot = slots.take(index).expect("a slot was freed");
         self.chunks.at_mut(index).give_slot(Tier::Host, slot);
+        self.renew(index);
         self.settle(index);
         self.counters.fills += 1;
         Ok((index, Stage::Queued))

@@ -109,8 +109,8 @@ pub enum Failure {
     /// The chunk could not be read from disk; it is lost there.
     #[error("the chunk could not be read from disk")]
     Disk,
-    /// Everything was cleared while it was under way.
-    #[error("everything stored was cleared while the transfer was under way")]
+    /// It was cleared or erased while it was under way. The blocks of a load may hold some of it.
+    #[error("the chunk was cleared or erased while the transfer was under way")]
     Cleared,
     /// An internal invariant was found broken while it was under way; nothing is served any more.
     #[error("the pager is poisoned: an internal invariant was found broken; open another one")]
@@ -162,10 +162,6 @@ pub(super) struct Transfer {
     pub(super) aside_for: Option<u8>,
     /// Why it was given up while some of it was being read.
     pub(super) given_up: Option<Failure>,
-    /// Everything was cleared since it began.
-    pub(super) is_cleared: bool,
-    /// How often everything had been cleared when it began, modulo 256.
-    pub(super) epoch: u8,
 }
 
 impl Transfer {
@@ -185,8 +181,6 @@ impl Transfer {
         to_read: 0,
         aside_for: None,
         given_up: None,
-        is_cleared: false,
-        epoch: 0,
     };
 
     pub(super) fn stages(&self) -> &[Stage] {
@@ -306,7 +300,6 @@ impl TransferTable {
         direction: Direction,
         group: GroupIndex,
         deadline: Timestamp,
-        epoch: u8,
     ) -> Result<TransferId, Refused> {
         let transfer_count_max = self.transfers.len();
         let index = self.free.first().ok_or(Refused::TransfersExhausted { transfer_count_max })?;
@@ -318,7 +311,6 @@ impl TransferTable {
         transfer.direction = direction;
         transfer.group = group;
         transfer.deadline = deadline;
-        transfer.epoch = epoch;
         Ok(TransferId { index, generation })
     }
 

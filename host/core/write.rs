@@ -438,6 +438,7 @@ impl Core {
         let taken = self.groups[at].tier_mut(Tier::Disk).slots.take_in(stripe, index);
         let disk_slot = taken.expect("the stripe has a free slot");
         self.chunks.at_mut(index).give_slot(Tier::Disk, disk_slot);
+        self.renew(index);
         self.add_reader(index, Tier::Host);
         self.write_queue.running += 1;
         self.write_queue.running_in[at] += 1;

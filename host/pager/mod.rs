@@ -14,6 +14,7 @@ mod clock;
 mod config;
 mod device_thread;
 mod disk;
+mod erase;
 pub(crate) mod metrics;
 mod plan;
 mod shared;
@@ -32,6 +33,7 @@ pub use disk::{
     DEFAULT_SCRUB_BUDGET, DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth,
     DiskStripe, ProgressListener, ScrubTotals,
 };
+pub use erase::Erasure;
 pub use metrics::{HopTotals, Hops, Latency};
 pub use plan::Plan;
 #[cfg(feature = "testing")]

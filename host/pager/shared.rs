@@ -78,6 +78,8 @@ pub(super) struct Job {
     pub(super) chunks: Vec<ChunkBlocks>,
     /// Bytes of the slot image of each chunk.
     pub(super) image: ByteCount,
+    /// Whose the chunks of a store are.
+    pub(super) tenant: TenantId,
     /// Keeps what the chunks wait for.
     pub(super) _captured: Option<Arc<CapturedEvent>>,
 }
@@ -450,9 +452,13 @@ impl Shared {
         }
         let at = usize::from(hop.group.get());
         let (group, packing) = (&self.setup.layout.groups()[at], &self.setup.packings[at]);
-        let key = self.with_job(hop.transfer, |job| job.chunks[usize::from(hop.position)].key);
+        let job = self
+            .with_job(hop.transfer, |job| (job.chunks[usize::from(hop.position)].key, job.tenant));
         // A transfer under way keeps its job, unless the pager is poisoned.
-        let Some(key) = key else { return };
+        let Some((key, tenant)) = job else { return };
+        // A chunk that is on disk stays whose it was, of whom the core knows the tag.
+        let owner = hop.lineage.tenant;
+        let tenant = if tenant.tag() == owner { tenant } else { owner.into() };
         let identity = HeaderIdentity {
             key,
             parent: hop.lineage.parent,
@@ -463,7 +469,7 @@ impl Shared {
             tokens: group.chunk_tokens(),
             payload: packing.payload(),
             part_count: u16::try_from(packing.parts().len()).expect("at most 256 parts"),
-            tenant: TenantId::new(0),
+            tenant,
             expires_s: 0,
             recompute_us: 0,
         };

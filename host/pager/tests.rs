@@ -13,7 +13,7 @@ use crate::device::{
 use crate::key::Key;
 use crate::layout::engines::{LatentCache, LayerBase};
 use crate::layout::{Attention, ElementType, Group, Layout, Paging};
-use crate::units::{BlockCount, BlockId, ByteCount, GroupIndex, TokenCount};
+use crate::units::{BlockCount, BlockId, ByteCount, GroupIndex, TenantId, TokenCount};
 use proptest::prelude::*;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -179,7 +179,7 @@ fn blocks(count: u32) -> Vec<BlockId> {
 
 fn store<'a>(keys: &'a [Key], blocks: &'a [BlockId]) -> StoreChunks<'a> {
     let (group, parent, ready, timeout) = (GROUP, None, Ready::Now, None);
-    StoreChunks { group, parent, keys, blocks, ready, timeout }
+    StoreChunks { group, parent, keys, blocks, tenant: TenantId::new(0), ready, timeout }
 }
 
 fn load<'a>(keys: &'a [Key], blocks: &'a [BlockId]) -> LoadChunks<'a> {

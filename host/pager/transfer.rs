@@ -9,7 +9,7 @@ use crate::core::{
 use crate::device::{ChunkBlocks, DeviceError, Ready};
 use crate::key::Key;
 use crate::layout::{Group, LayoutError};
-use crate::units::{BlockId, GroupIndex};
+use crate::units::{BlockId, GroupIndex, TenantId};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -25,6 +25,10 @@ pub struct StoreChunks<'a> {
     pub keys: &'a [Key],
     /// `blocks_per_chunk` block ids a key, in token order.
     pub blocks: &'a [BlockId],
+    /// Whose they are: for erasing all that is a tenant's. What keeps its keys apart from others'
+    /// is its [`TenantSalt`](crate::key::TenantSalt). A chunk that is stored already stays whose
+    /// it was.
+    pub tenant: TenantId,
     /// When the blocks hold the chunks' KV. A store that reads none of them does not wait for it.
     pub ready: Ready,
     /// How long what has not begun may wait; `None` for the pager's `ticket_timeout`.
@@ -45,6 +49,16 @@ pub struct LoadChunks<'a> {
     pub ready: Ready,
     /// How long what has not begun may wait; `None` for the pager's `ticket_timeout`.
     pub timeout: Option<Duration>,
+}
+
+/// What a ticket moves.
+#[derive(Clone, Copy, Debug)]
+struct Moved<'a> {
+    keys: &'a [Key],
+    blocks: &'a [BlockId],
+    ready: Ready,
+    /// Whose they are; says nothing in a load.
+    tenant: TenantId,
 }
 
 /// Why a call was refused as a whole. Nothing was changed by it.
@@ -131,12 +145,14 @@ impl Pager {
             group.check_block_id(*block)?;
         }
         let deadline = self.shared.deadline(self.timeout(chunks.timeout));
+        let tenant = chunks.tenant;
         let request = |first: usize, keys| {
             let parent = first.checked_sub(1).map(|before| chunks.keys[before]);
             let parent = parent.or(chunks.parent);
-            StoreRequest { group: chunks.group, parent, keys, deadline }
+            StoreRequest { group: chunks.group, parent, keys, tenant, deadline }
         };
-        self.transfer(group, chunks.keys, chunks.blocks, chunks.ready, |first, keys, open| {
+        let moved = Moved { keys: chunks.keys, blocks: chunks.blocks, ready: chunks.ready, tenant };
+        self.transfer(group, moved, |first, keys, open| {
             let request = request(first, keys);
             while self.shared.command(|core| core.make_room_for(request))? == Room::MoreWork {}
             self.shared.open_transfer(|core| core.store(request), open)
@@ -157,7 +173,9 @@ impl Pager {
         check_targets(group, chunks.blocks)?;
         plan.renew()?;
         let deadline = self.shared.deadline(self.timeout(chunks.timeout));
-        self.transfer(group, chunks.keys, chunks.blocks, chunks.ready, |_, keys, open| {
+        let LoadChunks { keys, blocks, ready, .. } = chunks;
+        let moved = Moved { keys, blocks, ready, tenant: TenantId::default() };
+        self.transfer(group, moved, |_, keys, open| {
             let request = LoadRequest { group: chunks.group, keys, deadline };
             self.shared.open_transfer(|core| core.load(request), open)
         })
@@ -174,11 +192,10 @@ impl Pager {
     fn transfer<'k>(
         &self,
         group: &Group,
-        keys: &'k [Key],
-        blocks: &[BlockId],
-        ready: Ready,
+        moved: Moved<'k>,
         open: impl Fn(usize, &'k [Key], &dyn Fn(TransferId) -> Job) -> Result<TransferId, Refused>,
     ) -> Result<Ticket, RequestError> {
+        let Moved { keys, blocks, ready, tenant } = moved;
         let initial = Stage::Failed(Failure::Busy);
         let state = Arc::new(TicketState::new(keys.len(), initial));
         let blocks_per_chunk = group.blocks_per_chunk().get() as usize;
@@ -205,7 +222,7 @@ impl Pager {
             let job = |id| {
                 state.add_transfer(id, range.clone());
                 let ticket = Arc::clone(&state);
-                Job { ticket, chunks: chunks.clone(), image, _captured: captured.clone() }
+                Job { ticket, chunks: chunks.clone(), image, tenant, _captured: captured.clone() }
             };
             match open(first, &keys[range.clone()], &job) {
                 Ok(_) => {}

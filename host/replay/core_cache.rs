@@ -12,7 +12,7 @@ use crate::core::{
 };
 use crate::key::Key;
 use crate::layout::Attention;
-use crate::units::{BlockCount, ChunkCount, GroupIndex, Timestamp, TokenCount};
+use crate::units::{BlockCount, ChunkCount, GroupIndex, TenantId, Timestamp, TokenCount};
 use thiserror::Error;
 
 const GROUP: GroupIndex = GroupIndex::new(0);
@@ -85,7 +85,13 @@ impl CoreCache {
         for start in (first..self.keys.len()).step_by(KEY_COUNT_MAX) {
             let end = self.keys.len().min(start + KEY_COUNT_MAX);
             let keys = &self.keys[start..end];
-            let request = StoreRequest { group: GROUP, parent, keys, deadline: Timestamp::NEVER };
+            let request = StoreRequest {
+                group: GROUP,
+                parent,
+                keys,
+                tenant: TenantId::new(0),
+                deadline: Timestamp::NEVER,
+            };
             while self.core.make_room_for(request)? == Room::MoreWork {}
             let transfer = self.core.store(request)?;
             parent = keys.last().copied();

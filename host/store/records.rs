@@ -36,7 +36,7 @@ impl Record {
         Self {
             generation: entry.generation,
             key_tag: key_tag(entry.key),
-            tenant_tag: tenant_tag(entry.tenant),
+            tenant_tag: entry.tenant.tag().get(),
         }
     }
 
@@ -68,12 +68,6 @@ fn key_tag(key: Key) -> u32 {
     key.low_u64() as u32
 }
 
-/// Returns a tenant's number, folded.
-#[expect(clippy::cast_possible_truncation, reason = "folds both halves")]
-fn tenant_tag(tenant: TenantId) -> u32 {
-    (tenant.get() ^ tenant.get() >> 32) as u32
-}
-
 /// What is to be erased.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Erasure {
@@ -85,33 +79,43 @@ pub enum Erasure {
     Slots(Vec<SlotIndex>),
 }
 
-/// An [`Erasure`] made ready to be asked for each slot.
+/// What an [`Erasure`] names, ready to be asked for each slot.
 #[derive(Clone, Debug)]
-pub(super) enum Filter {
+enum Named {
     Keys(HashSet<u32>),
     Tenant(u32),
     Slots(HashSet<SlotIndex>),
 }
 
+/// An [`Erasure`] of what was written before some point.
+#[derive(Clone, Debug)]
+pub(super) struct Filter {
+    named: Named,
+    /// By keys or tenant, what was written from this generation on stays.
+    before: Generation,
+}
+
 impl Filter {
-    pub(super) fn new(erasure: &Erasure) -> Self {
-        match erasure {
-            Erasure::Keys(keys) => Self::Keys(keys.iter().copied().map(key_tag).collect()),
-            Erasure::Tenant(tenant) => Self::Tenant(tenant_tag(*tenant)),
-            Erasure::Slots(slots) => Self::Slots(slots.iter().copied().collect()),
-        }
+    pub(super) fn new(erasure: &Erasure, before: Generation) -> Self {
+        let named = match erasure {
+            Erasure::Keys(keys) => Named::Keys(keys.iter().copied().map(key_tag).collect()),
+            Erasure::Tenant(tenant) => Named::Tenant(tenant.tag().get()),
+            Erasure::Slots(slots) => Named::Slots(slots.iter().copied().collect()),
+        };
+        Self { named, before }
     }
 
     /// Whether a slot with this record may hold what is to be erased. Tags are not whole keys, so
     /// it may also hold something else; that is lost, which is a miss. A slot that is named is
     /// erased even if nothing in it counts: its page may be damaged.
     pub(super) fn matches(&self, slot: SlotIndex, record: Record) -> bool {
-        let (is_empty, is_unknown) = (record == Record::EMPTY, record == Record::UNKNOWN);
-        match self {
-            Self::Keys(tags) => !is_empty && (is_unknown || tags.contains(&record.key_tag)),
-            Self::Tenant(tag) => !is_empty && (is_unknown || *tag == record.tenant_tag),
-            Self::Slots(slots) => slots.contains(&slot),
-        }
+        let is_named = match &self.named {
+            Named::Keys(tags) => tags.contains(&record.key_tag),
+            Named::Tenant(tag) => *tag == record.tenant_tag,
+            Named::Slots(slots) => return slots.contains(&slot),
+        };
+        let is_before = record.generation < self.before && record != Record::EMPTY;
+        record == Record::UNKNOWN || (is_named && is_before)
     }
 }
 
@@ -180,11 +184,6 @@ impl Records {
     pub(super) fn end_erase(&mut self, slot: SlotIndex, is_zero: bool) {
         self.erasing.remove(&slot);
         self.set(slot, if is_zero { Record::EMPTY } else { Record::UNKNOWN });
-    }
-
-    /// Gives a slot back that was not overwritten after all.
-    pub(super) fn cancel_erase(&mut self, slot: SlotIndex) {
-        self.erasing.remove(&slot);
     }
 
     /// Forgets all headers that do not count any more.

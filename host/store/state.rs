@@ -239,30 +239,49 @@ impl Store {
     ///
     /// From now on no slot counts that was written so far, nor one whose write is under way.
     pub fn clear(&mut self, space: TagSpace) -> Task {
-        let next_epoch = self.superblock.epoch.next().unwrap_or(Epoch::MAX);
-        let next = match self.run {
-            Some(counter) => Generation::new(self.superblock.epoch, counter),
-            None => Generation::new(next_epoch, 0),
-        };
-        let last = Generation::from_u64(self.min_generation.get());
-        let min_generation = next.unwrap_or(last).max(self.min_generation);
+        let min_generation = self.next_generation();
         self.min_generation = min_generation;
         self.records.forget_before(min_generation);
         self.newest.clear();
         Task::new(space, [Step::Change(Change::Clear { min_generation })])
     }
 
-    /// Drops what an erasure names, durably when the task is done: header pages are overwritten
-    /// with zeros, those included that remain in free slots, then the file is synced.
+    /// Returns a bound: every slot write named so far has a smaller generation, no later one has.
+    pub fn next_generation(&self) -> Generation {
+        let next_epoch = self.superblock.epoch.next().unwrap_or(Epoch::MAX);
+        let next = match self.run {
+            Some(counter) => Generation::new(self.superblock.epoch, counter),
+            None => Generation::new(next_epoch, 0),
+        };
+        next.unwrap_or(self.min_generation).max(self.min_generation)
+    }
+
+    /// Drops what an erasure names and was written so far, durably when the task is done: header
+    /// pages are overwritten with zeros, also those in free slots, then the file is synced.
     ///
-    /// Whoever calls it drops the chunks from its index first. Slots that are being erased are
-    /// refused by [`begin_write`](Store::begin_write) until the task has come past them. By keys or
-    /// by tenant, one chunk in 2^32 may go that was not meant: a miss.
+    /// Whoever calls it drops the chunks from its index first. While zeros are on their way into a
+    /// slot, [`begin_write`](Store::begin_write) refuses it. By keys or by tenant, one chunk in
+    /// 2^32 may go that was not meant: a miss.
     ///
     /// # Errors
     ///
     /// [`StoreError::Scanning`] before the scan is over, [`StoreError::NoSuchSlot`].
     pub fn erase(&self, space: TagSpace, erasure: &Erasure) -> Result<Task, StoreError> {
+        self.erase_before(space, erasure, self.next_generation())
+    }
+
+    /// The same, of what was written before a bound of [`next_generation`](Store::next_generation),
+    /// for what had to wait for the scan. Slots that are named are erased whatever they hold.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::erase`].
+    pub fn erase_before(
+        &self,
+        space: TagSpace,
+        erasure: &Erasure,
+        before: Generation,
+    ) -> Result<Task, StoreError> {
         if !self.is_recovered() {
             return Err(StoreError::Scanning);
         }
@@ -271,7 +290,7 @@ impl Store {
         }
         // Overwriting is a slot write: a snapshot would not know of it.
         let begin_run = Step::Change(Change::BeginRun);
-        let erase = Step::Erase(Erasing::new(Filter::new(erasure)));
+        let erase = Step::Erase(Erasing::new(Filter::new(erasure, before)));
         let sync = Step::Sync { file: StoreFile::Data, is_submitted: false };
         Ok(Task::new(space, [begin_run, erase, sync]))
     }

@@ -22,7 +22,7 @@
 
 use super::error::{StoreCall, StoreError, StoreFile};
 use super::format::{PAGE_BYTES, Superblock};
-use super::records::Filter;
+use super::records::{Filter, Records};
 use super::state::{Change, Store};
 use super::superblock::Copy;
 use crate::io::{self, Disk, IoBuffer, IoFinished, IoMemory, IoOperation, IoWork};
@@ -86,9 +86,9 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Erasing {
     filter: Filter,
-    /// Slots to overwrite.
+    /// Slots to overwrite, unless they are written anew before their turn comes.
     pending: Vec<SlotIndex>,
-    /// Slots whose write under way, or what it overwrites, matches.
+    /// Slots whose write under way, or what it overwrites, may match.
     awaited: Vec<SlotIndex>,
     is_begun: bool,
     buffers: Vec<IoBuffer>,
@@ -123,12 +123,23 @@ impl Erasing {
             if records.is_busy(slot) {
                 return true;
             }
-            if records.get(slot).is_some_and(|record| self.filter.matches(slot, record)) {
-                records.begin_erase(slot);
-                self.pending.push(slot);
-            }
+            self.pending.push(slot);
             false
         });
+    }
+
+    /// Takes the next slot to overwrite, from now on busy. One that is being written again waits
+    /// for that; one that holds something else by now is done.
+    fn next(&mut self, records: &mut Records) -> Option<SlotIndex> {
+        while let Some(slot) = self.pending.pop() {
+            if records.is_busy(slot) {
+                self.awaited.push(slot);
+            } else if records.get(slot).is_some_and(|record| self.filter.matches(slot, record)) {
+                records.begin_erase(slot);
+                return Some(slot);
+            }
+        }
+        None
     }
 
     fn is_over(&self) -> bool {
@@ -288,8 +299,9 @@ impl Task {
             Some(Step::Erase(erasing)) => {
                 erasing.look(store);
                 let free = (room as usize).saturating_sub(self.in_flight);
-                let count = erasing.pending.len().min(free.saturating_sub(operations.len()));
-                for slot in erasing.pending.drain(..count) {
+                while operations.len() < free
+                    && let Some(slot) = erasing.next(&mut store.records)
+                {
                     let buffer = erasing.buffers.pop().unwrap_or_else(|| IoBuffer::zeroed(1));
                     let (offset, memory) = (store.slot_offset(slot), IoMemory::Buffer(buffer));
                     let work = IoWork::Write { offset, memory };
@@ -324,11 +336,6 @@ impl Task {
 
     fn fail(&mut self, store: &mut Store, error: StoreError) {
         store.release(self.space);
-        if let Some(Step::Erase(erasing)) = self.steps.front_mut() {
-            for slot in erasing.pending.drain(..) {
-                store.records.cancel_erase(slot);
-            }
-        }
         self.failure.get_or_insert(error);
     }
 }

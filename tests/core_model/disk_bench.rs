@@ -6,12 +6,13 @@ use kvtide::core::{
 };
 use kvtide::key::Key;
 use kvtide::layout::Attention;
-use kvtide::units::{GroupIndex, SlotIndex, StripeIndex, Timestamp};
+use kvtide::units::{GroupIndex, SlotIndex, StripeIndex, TenantId, Timestamp};
 
 pub(crate) const GROUP: GroupIndex = GroupIndex::new(0);
 /// The first stripe, and the only one of a bench that says nothing of stripes.
 pub(crate) const STRIPE: StripeIndex = StripeIndex::new(0);
 pub(crate) const NOW: Timestamp = Timestamp::new(0);
+pub(crate) const TENANT: TenantId = TenantId::new(0);
 
 /// A core with one full group on disk, and short ways to drive it.
 pub(crate) struct DiskBench {
@@ -56,13 +57,15 @@ impl DiskBench {
         bench
     }
 
-    /// A core of whose disk nothing is known.
+    /// A core of whose disk, if it has one, nothing is known.
     pub(crate) fn unscanned(
         slot_count: u32,
         disk_slot_count: u32,
         change: impl FnOnce(&mut CoreConfig),
     ) -> Self {
-        Self::unscanned_stripes(slot_count, &[disk_slot_count], change)
+        let stripe = [disk_slot_count];
+        let stripes = if disk_slot_count > 0 { &stripe[..] } else { &[] };
+        Self::unscanned_stripes(slot_count, stripes, change)
     }
 
     /// A core of whose disk, in several stripes, nothing is known.
@@ -94,8 +97,17 @@ impl DiskBench {
     }
 
     pub(crate) fn start_store(&mut self, parent: Option<Key>, keys: &[Key]) -> TransferId {
+        self.start_store_for(TENANT, parent, keys)
+    }
+
+    pub(crate) fn start_store_for(
+        &mut self,
+        tenant: TenantId,
+        parent: Option<Key>,
+        keys: &[Key],
+    ) -> TransferId {
         let deadline = Timestamp::NEVER;
-        let request = StoreRequest { group: GROUP, parent, keys, deadline };
+        let request = StoreRequest { group: GROUP, parent, keys, tenant, deadline };
         let transfer = self.core.store(request).expect("a transfer is free");
         self.take_actions();
         transfer

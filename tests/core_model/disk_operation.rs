@@ -25,6 +25,8 @@ pub(crate) enum Action {
     StopWrites,
     StopDisk,
     Clear,
+    EraseKeys,
+    EraseTenant,
     Adopt,
     FreeDisk,
 }
@@ -56,6 +58,8 @@ pub(crate) fn disk_operation(may_fail: bool) -> impl Strategy<Value = DiskOperat
         1 => Just(if may_fail { Action::StopWrites } else { Action::Tick }),
         1 => Just(if may_fail { Action::StopDisk } else { Action::Tick }),
         8 => Just(if may_fail { Action::Clear } else { Action::Tick }),
+        20 => Just(Action::EraseKeys),
+        8 => Just(Action::EraseTenant),
         30 => Just(Action::Adopt),
         40 => Just(Action::FreeDisk),
     ];

@@ -1,6 +1,6 @@
 //! Single promises of the disk tier, each with the shortest run that would break it.
 
-use crate::disk_bench::{DiskBench, GROUP, NOW, STRIPE, key, keys};
+use crate::disk_bench::{DiskBench, GROUP, NOW, STRIPE, TENANT, key, keys};
 use kvtide::core::{
     ConfigError, Core, CoreConfig, DiskFailure, DiskHop, Failure, GroupConfig, Hop, HopFailure,
     Lineage, MissReason, Stage, StorePoint, WritePolicy,
@@ -450,7 +450,11 @@ fn a_hop_says_where_its_chunk_stands_in_the_prefix() {
     let expected = [(1, 1), (2, 2)];
     assert_eq!(
         lineages,
-        expected.map(|(parent, depth)| Lineage { parent: Some(key(parent)), depth })
+        expected.map(|(parent, depth)| Lineage {
+            parent: Some(key(parent)),
+            depth,
+            tenant: TENANT.tag()
+        })
     );
 }
 

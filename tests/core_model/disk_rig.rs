@@ -13,7 +13,7 @@ use kvtide::core::{
     TransferId,
 };
 use kvtide::key::Key;
-use kvtide::units::{GroupIndex, SlotIndex, StripeIndex, Timestamp};
+use kvtide::units::{GroupIndex, SlotIndex, StripeIndex, TenantId, Timestamp};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -23,7 +23,15 @@ const STEP_COUNT_MAX: usize = 2_000;
 /// Hops after which a core that nobody asks for anything must have come to rest.
 const HOP_COUNT_MAX: usize = 10_000;
 
-/// Bytes of one chunk: its key, and how often everything was cleared before they were stored.
+/// Tenants whose chunks a run stores.
+const TENANT_COUNT: u64 = 3;
+
+/// Whose a key is: runs of a prefix belong to one tenant.
+fn tenant_of(key: Key) -> TenantId {
+    TenantId::new((key.low_u64() >> 5) % TENANT_COUNT)
+}
+
+/// Bytes of one chunk: its key, and how often it was cleared or erased before they were stored.
 pub(crate) type Bytes = (Key, u32);
 
 /// A place in a tier.
@@ -57,7 +65,7 @@ pub(crate) struct Transfer {
     pub(crate) is_store: bool,
     pub(crate) keys: Vec<Key>,
     pub(crate) stages: Vec<Stage>,
-    /// Positions that were not final when everything was cleared.
+    /// Positions that were not final when their chunk was cleared or erased.
     pub(crate) cleared: HashSet<usize>,
     pub(crate) is_held: bool,
 }
@@ -81,7 +89,10 @@ pub(crate) struct DiskRig {
     pub(crate) lost: HashSet<Key>,
     /// Chunks that recovery brought, whose parents may never have been here.
     pub(crate) adopted: HashSet<Key>,
-    pub(crate) clear_count: u32,
+    /// Chunks whose parents were erased since they came.
+    pub(crate) orphaned: HashSet<Key>,
+    /// How often each key was cleared or erased.
+    births: HashMap<Key, u32>,
     /// Stripes of groups, by what happened to them.
     pub(crate) are_writes_stopped: HashSet<Stripe>,
     pub(crate) is_disk_lost: HashSet<Stripe>,
@@ -110,7 +121,8 @@ impl DiskRig {
             unscanned: unscanned.collect(),
             lost: HashSet::new(),
             adopted: HashSet::new(),
-            clear_count: 0,
+            orphaned: HashSet::new(),
+            births: HashMap::new(),
             are_writes_stopped: HashSet::new(),
             is_disk_lost: HashSet::new(),
             may_fail,
@@ -146,6 +158,8 @@ impl DiskRig {
             Step::StopWrites => self.stop_writes(group, second),
             Step::StopDisk => self.stop_disk(group, second),
             Step::Clear => self.clear(),
+            Step::EraseKeys => self.erase_keys(group, second, third),
+            Step::EraseTenant => self.erase_tenant(second),
             Step::Adopt => self.adopt(group, second, third),
             Step::FreeDisk => self.free_disk(group, second, third),
         }
@@ -155,12 +169,18 @@ impl DiskRig {
     fn store(&mut self, group: usize, node: usize, length: usize) {
         let path = path_to(group, node % NODE_COUNT);
         let length = if length.is_multiple_of(4) { path.len() } else { 1 + length % 8 };
-        let first = path.len() - length.min(path.len());
-        let parent = first.checked_sub(1).map(|above| path[above]);
-        let (keys, deadline) = (&path[first..], self.deadline(length + node));
-        let request = StoreRequest { group: group_index(group), parent, keys, deadline };
-        if let Ok(id) = self.core.store(request) {
-            self.open(id, true, keys);
+        let mut first = path.len() - length.min(path.len());
+        let deadline = self.deadline(length + node);
+        // One request for each run of chunks of one tenant.
+        for keys in path[first..].chunk_by(|one, next| tenant_of(*one) == tenant_of(*next)) {
+            let parent = first.checked_sub(1).map(|above| path[above]);
+            let (group, tenant) = (group_index(group), tenant_of(keys[0]));
+            first += keys.len();
+            if let Ok(id) = self.core.store(StoreRequest { group, parent, keys, tenant, deadline })
+            {
+                self.open(id, true, keys);
+                self.settle();
+            }
         }
     }
 
@@ -247,7 +267,7 @@ impl DiskRig {
         let place = (hop.group, hop.slot);
         match hop.hop {
             Hop::OutLink if outcome.is_ok() => {
-                let born = self.born(hop.transfer);
+                let born = self.born(hop, key);
                 self.host.insert(place, (key, born));
             }
             Hop::InLink => {
@@ -261,11 +281,17 @@ impl DiskRig {
         self.core.complete(hop.ended(outcome));
     }
 
-    /// How often everything was cleared before the transfer began.
-    fn born(&self, id: TransferId) -> u32 {
-        let transfer = self.transfers.iter().find(|transfer| transfer.id == id);
+    /// Bytes of a key that are stored now.
+    pub(crate) fn bytes_of(&self, key: Key) -> Bytes {
+        (key, self.births.get(&key).copied().unwrap_or(0))
+    }
+
+    /// How often the key was dropped before the hop's transfer began.
+    fn born(&self, hop: HopRequest, key: Key) -> u32 {
+        let transfer = self.transfers.iter().find(|transfer| transfer.id == hop.transfer);
         let transfer = transfer.expect("a transfer under way is known");
-        self.clear_count - u32::from(!transfer.cleared.is_empty())
+        let was_dropped = transfer.cleared.contains(&usize::from(hop.position));
+        self.bytes_of(key).1 - u32::from(was_dropped)
     }
 
     /// Ends a disk hop after all that was given up.
@@ -433,22 +459,47 @@ impl DiskRig {
 
     fn clear(&mut self) {
         self.core.clear();
-        self.clear_count += 1;
+        self.drop_keys(|_| true);
+    }
+
+    fn erase_keys(&mut self, group: usize, node: usize, count: usize) {
+        let path = path_to(group, node % NODE_COUNT);
+        let keys = &path[path.len().saturating_sub(1 + count % 8)..];
+        self.core.erase_keys(keys).expect("at most 64 keys");
+        self.drop_keys(|key| keys.contains(&key));
+    }
+
+    /// Erases a tenant; one that must wait for the sweep comes back for it.
+    fn erase_tenant(&mut self, number: usize) {
+        let tenant = TenantId::new(number as u64 % TENANT_COUNT);
+        while !self.core.erase_tenant(tenant).expect("the core is sound") {
+            self.settle();
+        }
+        self.drop_keys(|key| tenant_of(key) == tenant);
+    }
+
+    /// Takes note that some keys were cleared or erased: nothing of them is a hit from now on, and
+    /// all else is what it was.
+    fn drop_keys(&mut self, is_dropped: impl Fn(Key) -> bool) {
         for transfer in &mut self.transfers {
-            let stages = self.core.stages(transfer.id);
-            // What the clear has ended already is seen by the next look.
-            let open = transfer.stages.iter().enumerate().filter(|(_, stage)| !stage.is_final());
+            // What the command has ended already is seen by the next look.
+            let open = transfer.keys.iter().zip(&transfer.stages).enumerate();
+            let open = open.filter(|(_, (key, stage))| is_dropped(**key) && !stage.is_final());
             transfer.cleared.extend(open.map(|(position, _)| position));
-            if stages.is_none() {
-                assert!(!transfer.is_held);
-            }
+            assert!(self.core.stages(transfer.id).is_some() || !transfer.is_held);
         }
         for group in 0..self.config.groups.len() {
             for node in 0..NODE_COUNT {
                 let key = key_of(group, node);
-                self.lost.insert(key);
-                assert!(self.core.peek(key).is_some(), "nothing stored before a clear is a hit");
-                assert_eq!(self.core.point(key), None);
+                if parent_of(group, node).is_some_and(|above| is_dropped(key_of(group, above))) {
+                    self.orphaned.insert(key);
+                }
+                if is_dropped(key) {
+                    *self.births.entry(key).or_default() += 1;
+                    self.lost.insert(key);
+                    assert!(self.core.peek(key).is_some(), "nothing that was dropped is a hit");
+                    assert_eq!(self.core.point(key), None);
+                }
             }
         }
     }
@@ -469,7 +520,8 @@ impl DiskRig {
         let depth = depth + u32::from(is_wrong);
         let is_durable = number.is_multiple_of(2);
         let before = self.core.counters();
-        let found = FoundChunk { key, parent, depth, disk_slot, is_durable };
+        let tenant = tenant_of(key).tag();
+        let found = FoundChunk { key, parent, depth, tenant, disk_slot, is_durable };
         self.core.adopt_disk(index, &[found]).expect("the slot is there");
         let after = self.core.counters();
         assert_eq!(
@@ -479,7 +531,7 @@ impl DiskRig {
         if after.adopted > before.adopted {
             let place = (index, disk_slot);
             assert!(self.unscanned.remove(&place), "only an unscanned slot is adopted");
-            let bytes = (key, self.clear_count);
+            let bytes = self.bytes_of(key);
             let has_missed = self.are_writes_stopped.contains(&self.stripe_of(place));
             let written = Written { bytes, covered_by: None, is_durable, has_missed };
             self.disk.insert(place, written);

@@ -11,7 +11,7 @@ use kvtide::core::{
 };
 use kvtide::key::Key;
 use kvtide::layout::Attention;
-use kvtide::units::{GroupIndex, Timestamp, TokenCount};
+use kvtide::units::{GroupIndex, TenantId, Timestamp, TokenCount};
 use proptest::prelude::*;
 
 const SLOT_COUNT: u32 = 256;
@@ -95,7 +95,8 @@ fn core_with(shapes: &[Shape]) -> Core {
         for (place, part) in keys.chunks(length).enumerate() {
             let above = (place * length).checked_sub(1).filter(|_| !shape.is_loose);
             let parent = above.map(|above| keys[above]);
-            let request = StoreRequest { group, parent, keys: part, deadline };
+            let request =
+                StoreRequest { group, parent, keys: part, tenant: TenantId::new(0), deadline };
             let transfer = core.store(request).expect("a transfer is free");
             core.detach(transfer);
             finish(&mut core, Ok(()));

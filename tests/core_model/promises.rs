@@ -6,7 +6,7 @@ use kvtide::core::{
 };
 use kvtide::key::Key;
 use kvtide::layout::Attention;
-use kvtide::units::{GroupIndex, Timestamp, TokenCount};
+use kvtide::units::{GroupIndex, TenantId, Timestamp, TokenCount};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const FULL: GroupIndex = GroupIndex::new(0);
@@ -46,7 +46,7 @@ impl Bench {
 
     fn start_store(&mut self, group: GroupIndex, parent: Option<Key>, keys: &[Key]) -> TransferId {
         let deadline = Timestamp::NEVER;
-        let request = StoreRequest { group, parent, keys, deadline };
+        let request = StoreRequest { group, parent, keys, tenant: TenantId::new(0), deadline };
         self.core.store(request).expect("a transfer is free")
     }
 
@@ -295,7 +295,8 @@ fn no_hop_of_an_expired_chunk_begins_in_the_tick_that_ends_it() {
     });
     let deadline = Timestamp::new(10);
     let mut store = |group, keys: &[Key]| {
-        let request = StoreRequest { group, parent: None, keys, deadline };
+        let request =
+            StoreRequest { group, parent: None, keys, tenant: TenantId::new(0), deadline };
         bench.core.store(request).expect("a transfer is free")
     };
     store(FULL, &keys([1]));
@@ -351,14 +352,16 @@ fn making_room_for_a_store_spares_the_chunk_it_builds_on() {
         assert_eq!(bench.store(group, None, &keys([1])), [Stage::Done]);
         assert_eq!(bench.store(group, None, &keys([9])), [Stage::Done]);
         let (parent, path, deadline) = (Some(key(1)), keys([2]), Timestamp::NEVER);
-        let request = StoreRequest { group, parent, keys: &path, deadline };
+        let request =
+            StoreRequest { group, parent, keys: &path, tenant: TenantId::new(0), deadline };
         // The parent was used longest ago; the other one has to leave in its place.
         assert_eq!(bench.core.make_room_for(request), Ok(Room::Ready));
         assert_eq!(bench.core.peek(key(9)), Some(MissReason::Evicted));
         assert_eq!(bench.store(group, Some(key(1)), &path), [Stage::Done]);
         // For a second child nothing but the path itself could leave, and the path stays.
         let path = keys([2, 3]);
-        let request = StoreRequest { group, parent, keys: &path, deadline };
+        let request =
+            StoreRequest { group, parent, keys: &path, tenant: TenantId::new(0), deadline };
         let room = bench.core.make_room_for(request);
         assert_eq!(bench.core.peek(key(2)), None);
         if group == FULL {
@@ -439,7 +442,13 @@ fn a_refused_command_changes_nothing() {
     let before = bench.core.counters();
     let many = [key(1); 65];
     let store = |core: &mut Core, group, keys: &[Key]| {
-        core.store(StoreRequest { group, parent: None, keys, deadline: Timestamp::NEVER })
+        core.store(StoreRequest {
+            group,
+            parent: None,
+            keys,
+            tenant: TenantId::new(0),
+            deadline: Timestamp::NEVER,
+        })
     };
     let no_group = GroupIndex::new(2);
     let no_such_group = Refused::NoSuchGroup { group: no_group, group_count: 2 };
@@ -467,7 +476,13 @@ fn expired_work_ends_in_bounded_steps_and_never_begins() {
     let transfers: Vec<TransferId> = (2..42)
         .map(|number| {
             let path = keys([number]);
-            let request = StoreRequest { group: FULL, parent: None, keys: &path, deadline };
+            let request = StoreRequest {
+                group: FULL,
+                parent: None,
+                keys: &path,
+                tenant: TenantId::new(0),
+                deadline,
+            };
             bench.core.store(request).expect("a transfer is free")
         })
         .collect();

@@ -3,11 +3,12 @@
 use crate::disk_bench::{DiskBench, GROUP, STRIPE, key, keys};
 use kvtide::core::{FoundChunk, MissReason, Refused, Stage, StorePoint};
 use kvtide::key::Key;
-use kvtide::units::SlotIndex;
+use kvtide::units::{SlotIndex, TenantTag};
 
 fn found(number: u128, parent: Option<u128>, depth: u32, slot: u32) -> FoundChunk {
     let disk_slot = SlotIndex::new(slot);
-    FoundChunk { key: key(number), parent: parent.map(key), depth, disk_slot, is_durable: true }
+    let (parent, tenant) = (parent.map(key), TenantTag::new(0));
+    FoundChunk { key: key(number), parent, depth, tenant, disk_slot, is_durable: true }
 }
 
 #[test]

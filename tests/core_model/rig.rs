@@ -13,7 +13,7 @@ use kvtide::core::{
 };
 use kvtide::key::Key;
 use kvtide::layout::Attention;
-use kvtide::units::{GroupIndex, SlotIndex, Timestamp, TokenCount};
+use kvtide::units::{GroupIndex, SlotIndex, TenantId, Timestamp, TokenCount};
 use std::collections::{HashMap, HashSet};
 
 /// Keys of a group.
@@ -186,7 +186,8 @@ impl Rig {
         }
         let deadline = self.deadline(patience);
         let index = group_index(group);
-        let request = StoreRequest { group: index, parent, keys: &keys, deadline };
+        let request =
+            StoreRequest { group: index, parent, keys: &keys, tenant: TenantId::new(0), deadline };
         match self.core.store(request) {
             Ok(transfer) => {
                 assert_eq!(self.model.may_begin(index, &keys), Ok(group));

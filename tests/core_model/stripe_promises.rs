@@ -1,7 +1,7 @@
 //! Single promises of a disk tier in several stripes: one that fails or hangs takes none of the
 //! others with it.
 
-use crate::disk_bench::{DiskBench, GROUP, NOW, key, keys};
+use crate::disk_bench::{DiskBench, GROUP, NOW, TENANT, key, keys};
 use kvtide::core::{
     ConfigError, Core, CoreConfig, DiskHop, DiskRequest, FoundChunk, GroupConfig, MissReason,
     STRIPE_COUNT_MAX, SlotCounts, Stage, StorePoint,
@@ -168,7 +168,14 @@ fn a_stripe_whose_writes_hang_leaves_the_others_theirs() {
 
 fn found(number: u128, disk_slot: u32) -> FoundChunk {
     let disk_slot = SlotIndex::new(disk_slot);
-    FoundChunk { key: key(number), parent: None, depth: 0, disk_slot, is_durable: true }
+    FoundChunk {
+        key: key(number),
+        parent: None,
+        depth: 0,
+        tenant: TENANT.tag(),
+        disk_slot,
+        is_durable: true,
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use kvtide::device::cpu::CpuConfig;
 use kvtide::device::{DeviceError, Ready};
 use kvtide::key::Key;
 use kvtide::pager::{Health, RequestError, StoreChunks, Ticket};
-use kvtide::units::GroupIndex;
+use kvtide::units::{GroupIndex, TenantId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
@@ -67,6 +67,7 @@ fn store_behind_an_event(worker: &Worker, keys: &[Key]) -> (Sender<()>, Ticket) 
         parent: None,
         keys,
         blocks: worker.blocks_of(0),
+        tenant: TenantId::new(0),
         ready: Ready::After(worker.event),
         timeout: None,
     });
@@ -152,6 +153,7 @@ fn an_unknown_event_is_an_error_of_the_call() {
         parent: None,
         keys: &keys(0, 5, 1),
         blocks: worker.blocks_of(0),
+        tenant: TenantId::new(0),
         ready: Ready::After(worker.event),
         timeout: None,
     });

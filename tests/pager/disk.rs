@@ -11,7 +11,7 @@ use kvtide::pager::{
     DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth, Health, LoadChunks, OpenError,
     ProgressListener,
 };
-use kvtide::units::{ByteCount, GroupIndex};
+use kvtide::units::{ByteCount, GroupIndex, TenantId};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -91,7 +91,17 @@ pub(crate) fn wait_for(engine: &Engine, is_there: impl Fn(&DiskHealth) -> bool) 
 
 /// Stores one conversation in full and returns its keys by group.
 pub(crate) fn store_one(engine: &Arc<Engine>, conversation: u64) -> [Vec<kvtide::key::Key>; 2] {
-    let stages = Worker::new(engine, 0).request(conversation, CHUNKS);
+    store_for(engine, conversation, TenantId::new(0))
+}
+
+/// Stores one conversation of a tenant in full and returns its keys by group.
+pub(crate) fn store_for(
+    engine: &Arc<Engine>,
+    conversation: u64,
+    tenant: TenantId,
+) -> [Vec<kvtide::key::Key>; 2] {
+    let worker = Worker::of_tenant(engine, 0, tenant);
+    let stages = worker.request(conversation, CHUNKS);
     assert!(stages.iter().all(|stage| *stage == Stage::Done), "{stages:?}");
     [(0, CHUNKS), (1, 2 * CHUNKS)].map(|(group, count)| keys(group, conversation, count))
 }

@@ -11,7 +11,7 @@ use kvtide::layout::{Attention, ElementType, Layout, Paging};
 use kvtide::pager::{
     DiskConfig, LoadChunks, OpenError, Pager, PagerConfig, Plan, StoreChunks, TicketReport,
 };
-use kvtide::units::{BlockCount, BlockId, ByteCount, GroupIndex, TokenCount};
+use kvtide::units::{BlockCount, BlockId, ByteCount, GroupIndex, TenantId, TokenCount};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -188,16 +188,23 @@ pub(crate) fn keys(group: u64, conversation: u64, chunk_count: u32) -> Vec<Key> 
 pub(crate) struct Worker {
     pub(crate) engine: Arc<Engine>,
     blocks: Vec<BlockId>,
+    /// Whose what it stores is.
+    tenant: TenantId,
     pub(crate) stream: CpuStream,
     pub(crate) event: EventHandle,
 }
 
 impl Worker {
     pub(crate) fn new(engine: &Arc<Engine>, number: u32) -> Self {
+        Self::of_tenant(engine, number, TenantId::new(0))
+    }
+
+    pub(crate) fn of_tenant(engine: &Arc<Engine>, number: u32, tenant: TenantId) -> Self {
         let first = number * BLOCKS_PER_THREAD;
         let blocks = first..first + BLOCKS_PER_THREAD;
         Self {
             blocks: blocks.map(BlockId::new).collect(),
+            tenant,
             stream: engine.device.create_stream().expect("a thread"),
             event: engine.device.create_event(),
             engine: Arc::clone(engine),
@@ -254,8 +261,9 @@ impl Worker {
                     self.engine.hits.fetch_add(1, Ordering::Relaxed);
                     self.engine.compare(group, *key, blocks);
                 }
-                // What failed on the device may have written some of the blocks.
-                Stage::Failed(Failure::Device) => {}
+                // What failed on the device, or was erased while it ended there, may have written
+                // some of the blocks.
+                Stage::Failed(Failure::Device | Failure::Cleared) => {}
                 Stage::Failed(_) => self.engine.compare_spoilt(group, blocks),
                 stage => panic!("a ticket has ended at {stage:?}"),
             }
@@ -277,6 +285,7 @@ impl Worker {
             parent: first.checked_sub(1).map(|before| keys[before]),
             keys: &keys[first..],
             blocks: &self.blocks[first * per_chunk..keys.len() * per_chunk],
+            tenant: self.tenant,
             ready: Ready::After(self.event),
             timeout: None,
         });

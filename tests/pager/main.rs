@@ -3,6 +3,7 @@
 mod bytes;
 mod disk;
 mod engine;
+mod erase;
 mod faults;
 mod recovery;
 mod stress;

@@ -6,7 +6,7 @@ use kvtide::core::{Hop, Stage};
 use kvtide::device::Ready;
 use kvtide::device::cpu::{CpuConfig, Fault};
 use kvtide::pager::{LoadChunks, Plan, StoreChunks, Ticket};
-use kvtide::units::GroupIndex;
+use kvtide::units::{GroupIndex, TenantId};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -65,7 +65,8 @@ impl Caller {
             let timeout = self.timeout();
             let (group, ready) = (FULL, Ready::Now);
             let (keys, blocks, parent) = (&keys, &blocks, None);
-            let request = StoreChunks { group, parent, keys, blocks, ready, timeout };
+            let tenant = TenantId::new(0);
+            let request = StoreChunks { group, parent, keys, blocks, tenant, ready, timeout };
             let ticket = engine.pager.store(request).expect("a good request");
             self.disturb(&ticket);
             assert!(ticket.wait_released(SOON), "a store that is never released");

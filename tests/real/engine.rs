@@ -12,7 +12,7 @@ use kvtide::layout::{Attention, ElementType, Layout, Paging};
 use kvtide::pager::{
     DiskConfig, DiskHealth, LoadChunks, OpenError, Pager, PagerConfig, StoreChunks, Ticket,
 };
-use kvtide::units::{BlockCount, BlockId, ByteCount, GroupIndex, TokenCount};
+use kvtide::units::{BlockCount, BlockId, ByteCount, GroupIndex, TenantId, TokenCount};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -305,6 +305,7 @@ impl Engine {
                 parent: first.checked_sub(1).map(|before| keys[before]),
                 keys: &keys[first..],
                 blocks: &blocks,
+                tenant: TenantId::new(0),
                 ready: Ready::Now,
                 timeout: None,
             };

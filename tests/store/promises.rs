@@ -328,3 +328,58 @@ fn keys_that_share_a_tag_are_both_erased_and_only_a_miss_comes_of_it() {
     let other = rig.read(SlotIndex::new(0)).expect("the drive is good");
     assert!(rig.store.verify(SlotIndex::new(0), key(0), &other).is_ok());
 }
+
+#[test]
+fn what_was_written_since_an_erasure_was_asked_for_stays() {
+    for erasure in [Erasure::Keys(vec![key(1)]), Erasure::Tenant(ALICE)] {
+        let drive = SimDrive::new(14);
+        let mut oracle = Oracle::default();
+        let mut rig = filled(&drive, &mut oracle);
+        let before = rig.store.next_generation();
+        rig.begin_write(&mut oracle, 4, 1, ALICE).expect("the slot is free");
+        // Under way when the erasure is asked for, so it may have come before that.
+        let task = rig.store.erase_before(TagSpace::new(9), &erasure, before);
+        rig.drain(&mut oracle).expect("the drive is good");
+        task.expect("it is recovered").run(&mut rig.store, &mut rig.disk).expect("good");
+        let [old, new] = [1, 4].map(SlotIndex::new);
+        let erased = rig.read(old).expect("the drive is good");
+        assert_eq!(erased[..4096], [0; 4096], "{erasure:?}");
+        let kept = rig.read(new).expect("the drive is good");
+        assert!(rig.store.verify(new, key(1), &kept).is_ok(), "{erasure:?}");
+    }
+}
+
+#[test]
+fn a_slot_that_is_written_anew_before_its_turn_to_be_erased_is_not_overwritten() {
+    for is_good in [true, false] {
+        let drive = SimDrive::new(15);
+        let mut oracle = Oracle::default();
+        let mut rig = filled(&drive, &mut oracle);
+        let erasure = Erasure::Tenant(ALICE);
+        let mut task = rig.store.erase(TagSpace::new(9), &erasure).expect("it is recovered");
+        let first = task.operations(&mut rig.store, 1);
+        assert_eq!(first.len(), 1, "four slots, one at a time");
+        let slot = SlotIndex::new(0);
+        assert!(!rig.store.is_writing(slot), "its turn has not come");
+        if !is_good {
+            drive.inject(SimRule::new(SimFault::Error).on(SimKind::Write).named("data").at(0));
+        }
+        rig.begin_write(&mut oracle, 0, 5, ALICE).expect("no zeros are on their way");
+        let drained = rig.drain(&mut oracle);
+        assert_eq!(drained.is_ok(), is_good);
+        for report in kvtide::io::run(&mut rig.disk, first) {
+            task.finished(&mut rig.store, report);
+        }
+        task.run(&mut rig.store, &mut rig.disk).expect("the drive is good again");
+        let image = rig.read(slot).expect("the drive is good");
+        if is_good {
+            assert!(rig.store.verify(slot, key(5), &image).is_ok());
+        } else {
+            assert_eq!(image[..4096], [0; 4096], "what a failed write left may be what was there");
+        }
+        for other in (1..4).map(SlotIndex::new) {
+            let image = rig.read(other).expect("the drive is good");
+            assert_eq!(image[..4096], [0; 4096], "slot {other}");
+        }
+    }
+}

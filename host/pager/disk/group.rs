@@ -1,6 +1,7 @@
 //! One group's store in one stripe as the disk thread sees it: what waits, what is scanned, what
 //! failed. Its slots are the store's own; the core's are theirs by the store's place.
 
+use super::erase::{Erased, PendingErasure, hide};
 use super::places::Place;
 use crate::core::{Core, DiskFailure, DiskHop, FoundChunk, KEY_COUNT_MAX, Refused};
 use crate::io::{Disk, IoFault, IoFinished, IoOperation};
@@ -11,8 +12,9 @@ use crate::store::{
     CloseReport, Entry, Finding, Landed, Scan, ScanProgress, Scanned, Store, StoreError, TagSpace,
     Task,
 };
-use crate::units::{GroupIndex, SlotIndex, TenantId};
+use crate::units::{GroupIndex, SlotIndex};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Incidents in a row, with no success between them, after which a drive counts as gone. What was
@@ -45,6 +47,8 @@ pub(in crate::pager) struct GroupStore {
     scan_submitted: Option<Instant>,
     /// How far the scan came in the end.
     scanned: ScanProgress,
+    /// What is to be erased when the scan is over.
+    erasures: Vec<PendingErasure>,
     /// How far the scan came, if it moved on since the last look.
     moved_on: Option<ScanProgress>,
     /// Numbers of writes that wait until the run has begun.
@@ -68,6 +72,7 @@ impl GroupStore {
             scan,
             scan_submitted: None,
             scanned: ScanProgress::default(),
+            erasures: Vec::new(),
             moved_on: None,
             waiting: Vec::new(),
             is_synced: true,
@@ -234,10 +239,11 @@ impl GroupStore {
     ) {
         let Some(scan) = &mut self.scan else { return };
         loop {
-            let batch = scan.take(&mut self.store, BATCH);
+            let mut batch = scan.take(&mut self.store, BATCH);
             if batch.is_empty() {
                 break;
             }
+            hide(&self.erasures, &mut batch);
             self.moved_on = Some(scan.progress());
             let place = self.place;
             self.has_found |=
@@ -252,6 +258,17 @@ impl GroupStore {
             let Place { group, stripe, .. } = self.place;
             let _poisoned = command(&mut |core| core.end_recovery(group, stripe));
         }
+    }
+
+    /// Takes an erasure on of what is written by now.
+    pub(super) fn erase(&mut self, number: u32, erased: &Arc<Erased>) {
+        let (erased, before) = (Arc::clone(erased), self.store.next_generation());
+        self.erasures.push(PendingErasure { number, erased, before });
+    }
+
+    /// Returns the erasures that can begin.
+    pub(super) fn take_erasures(&mut self) -> Vec<PendingErasure> {
+        if self.scan.is_some() { Vec::new() } else { std::mem::take(&mut self.erasures) }
     }
 
     /// Returns how far the scan came, if it moved on since the last call.
@@ -278,7 +295,7 @@ impl GroupStore {
                 key: chunk.key,
                 parent: chunk.parent,
                 generation: generation?,
-                tenant: TenantId::new(0),
+                tenant: chunk.tenant.into(),
                 depth: chunk.depth,
                 blocks,
                 expires_s: 0,
@@ -297,7 +314,7 @@ fn adopt_batch(core: &mut Core, place: Place, batch: &[Scanned]) -> Result<(), R
             Finding::Chunk { entry, replaces } => {
                 let has_moved = match replaces {
                     Some(older) => {
-                        core.move_disk(group, entry.key, place.disk_slot(*older), disk_slot)?
+                        core.move_disk(group, &found(place, entry), place.disk_slot(*older))?
                     }
                     None => false,
                 };
@@ -323,6 +340,7 @@ pub(super) fn found(place: Place, entry: &Entry) -> FoundChunk {
         key: entry.key,
         parent: entry.parent,
         depth: entry.depth,
+        tenant: entry.tenant.tag(),
         disk_slot: place.disk_slot(entry.slot),
         // After a power cut it would not have been found; after a kill it may still be lost.
         is_durable: false,

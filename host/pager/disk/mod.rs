@@ -8,11 +8,13 @@
 //! | `places.rs` | which store and slot a disk slot of the core is |
 //! | `thread.rs` | the disk thread |
 //! | `group.rs` | a group's store in one stripe as that thread sees it |
+//! | `erase.rs` | erasures that wait for a scan |
 //! | `scrub.rs` | reading slots before anybody asks for them |
 //! | `syncs.rs` | when to sync, and who waits for it |
 //! | `state.rs` | requests, commands and health, shared with callers |
 
 mod config;
+mod erase;
 mod group;
 mod merge;
 mod open;

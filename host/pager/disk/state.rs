@@ -5,6 +5,7 @@
 use super::super::shared::lock;
 use crate::core::{DiskRequest, Refused};
 use crate::io::DiskWaker;
+use crate::pager::Erasure;
 use crate::store::{ScanProgress, StoreError};
 use crate::units::GroupIndex;
 use std::fmt;
@@ -109,6 +110,24 @@ pub enum DiskCommandError {
     /// It was not done in time.
     #[error("the disk tier did not get there within the time given")]
     TimedOut,
+    /// An erasure was not durable in time.
+    #[error(
+        "what is to be erased may still be on disk: the disk tier is being scanned, or a write \
+         does not end; the erasure goes on by itself, and erasing the same once more waits for it"
+    )]
+    ErasurePending,
+    /// An erasure failed.
+    #[error(
+        "what was to be erased is not served any more, but may still be in {} ({reason}); check \
+         the drive, then open the pager anew and erase once more, or remove that directory",
+        .directory.display()
+    )]
+    NotErased {
+        /// The directory of the store, or of the stripe that could not be opened.
+        directory: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The tier takes no more writes.
     #[error("the disk tier takes no more writes: {reason}")]
     ReadOnly {
@@ -152,6 +171,8 @@ pub(in crate::pager) enum DiskCommand {
     Flush(Sender<Result<(), DiskCommandError>>),
     /// Drop everything durably. The core has dropped it already.
     Clear(Sender<Result<(), DiskCommandError>>),
+    /// Drop this, in the core and durably.
+    Erase(Erasure, Sender<Result<(), DiskCommandError>>),
     /// End.
     Close,
 }
@@ -293,6 +314,12 @@ impl MissingStripe {
     pub(super) fn not_cleared(&self) -> DiskCommandError {
         let Self { root, reason } = self.clone();
         DiskCommandError::NotCleared { root, reason }
+    }
+
+    /// Why an erasure did not reach it.
+    pub(super) fn not_erased(&self) -> DiskCommandError {
+        let Self { root, reason } = self.clone();
+        DiskCommandError::NotErased { directory: root, reason }
     }
 
     fn health(&self) -> DiskHealth {

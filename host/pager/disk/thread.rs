@@ -56,6 +56,8 @@ pub(in crate::pager) struct DiskThread {
     tasks: Vec<RunningTask>,
     clearings: Vec<Clearing>,
     next_clearing: u32,
+    /// Writes into slots that are being erased.
+    parked: Vec<u32>,
     syncs: Syncs,
     scrubber: Scrubber,
     requests: Vec<DiskRequest>,
@@ -85,6 +87,7 @@ impl DiskThread {
             tasks: Vec::new(),
             clearings: Vec::new(),
             next_clearing: 0,
+            parked: Vec::new(),
             syncs: Syncs::new(settings.sync_interval, now),
             scrubber: Scrubber::new(SCRUB, settings.scrub_budget, now),
             requests: Vec::new(),
@@ -173,6 +176,7 @@ impl DiskThread {
                     self.syncs.wait_for_flush(answer);
                 }
                 DiskCommand::Clear(answer) => self.start_clear(answer),
+                DiskCommand::Erase(what, answer) => self.start_erasure(what, answer),
                 DiskCommand::Close => {
                     self.close_by = Some(self.shared.clock().instant() + self.io_timeout);
                 }
@@ -248,6 +252,9 @@ impl DiskThread {
                 self.tell_progress(self.stores[at].group());
             }
         }
+        for at in 0..self.stores.len() {
+            self.begin_erasures(at);
+        }
     }
 
     /// Tells the listener how far the scan of a group has come, over all its stripes.
@@ -299,6 +306,7 @@ impl DiskThread {
                 self.shared.collect(&mut self.effects, |core| core.disk_entries(group).collect())
             })
             .collect();
+        self.forget_stuck_writes();
         self.give_up();
         let mut is_clean = is_quiet;
         let is_poisoned = self.shared.collect(&mut self.effects, |core| core.is_poisoned());

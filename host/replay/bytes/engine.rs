@@ -18,7 +18,7 @@ use crate::pager::{LoadChunks, Pager, PagerConfig, Plan, RequestError, StoreChun
 use crate::replay::cache::key_of;
 use crate::replay::request::Request;
 use crate::replay::trace::Trace;
-use crate::units::{BlockId, ByteCount, GroupIndex};
+use crate::units::{BlockId, ByteCount, GroupIndex, TenantId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -380,6 +380,7 @@ impl<'engine> Worker<'engine> {
             parent: first.checked_sub(1).map(|before| self.keys[before]),
             keys,
             blocks: &blocks[first..],
+            tenant: TenantId::new(0),
             ready: Ready::Now,
             timeout: None,
         });

@@ -10,7 +10,7 @@ use kvtide::device::{EventHandle, Ready};
 use kvtide::io::sim::{SimClock, SimDrive};
 use kvtide::key::Key;
 use kvtide::pager::{DiskAnswer, LoadChunks, Plan, SimulatedPager, StoreChunks, Ticket};
-use kvtide::units::{BlockId, GroupIndex, Timestamp};
+use kvtide::units::{BlockId, GroupIndex, TenantId, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -164,8 +164,15 @@ impl Life {
             compute(engine, group, stored, version, &blocks);
         }
         let parent = first.checked_sub(1).map(|above| keys[above]);
-        let chunks =
-            StoreChunks { group, parent, keys: stored, blocks: &blocks, ready, timeout: None };
+        let chunks = StoreChunks {
+            group,
+            parent,
+            keys: stored,
+            blocks: &blocks,
+            tenant: TenantId::new(0),
+            ready,
+            timeout: None,
+        };
         match self.pager.pager().store(chunks) {
             Ok(ticket) => self.requests.push(Request {
                 ticket,

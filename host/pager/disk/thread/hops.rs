@@ -37,7 +37,7 @@ pub(super) struct StuckHop {
 impl DiskThread {
     /// Submits every request that may begin: reads, and writes of stores that are in a run.
     pub(super) fn start_hops(&mut self) {
-        let mut operations = Vec::new();
+        let mut operations = self.start_parked();
         for request in std::mem::take(&mut self.requests) {
             let stores = self.stores.iter().map(GroupStore::place);
             let (store, slot) = places::find(stores, request.group, request.disk_slot);
@@ -58,6 +58,16 @@ impl DiskThread {
         if !operations.is_empty() {
             self.disk.submit(operations);
         }
+    }
+
+    /// Submits the writes that waited for their slot, where it was erased in the meantime.
+    fn start_parked(&mut self) -> Vec<IoOperation> {
+        let mut operations = Vec::new();
+        for number in std::mem::take(&mut self.parked) {
+            let flight = self.flights.get(&number).cloned();
+            operations.extend(flight.and_then(|flight| self.write(number, &flight)));
+        }
+        operations
     }
 
     /// Makes a write wait until its store's run has begun.
@@ -91,11 +101,12 @@ impl DiskThread {
         }
     }
 
-    /// Stamps a slot's header page for its write; `None` when it failed at once.
+    /// Stamps a slot's header page for its write; `None` when it failed at once, or waits for zeros
+    /// on their way into the slot.
     ///
-    /// What was cleared since the core asked for it is not written: its stamp would be newer than
-    /// the clear, and a later scan would bring it back. A clear that comes after this look is one
-    /// that the store has not been told of, so the stamp is older than that.
+    /// What was cleared or erased since the core asked for it is not written: its stamp would be
+    /// newer than that, and a later scan would bring it back. A clear or erasure that comes after
+    /// this look is one that the store has not been told of, so the stamp is older than that.
     fn write(&mut self, number: u32, flight: &Flight) -> Option<IoOperation> {
         let request = flight.request;
         let is_current =
@@ -105,6 +116,10 @@ impl DiskThread {
             return None;
         }
         let store = &mut self.stores[flight.store];
+        if store.store.is_writing(flight.slot) {
+            self.parked.push(number);
+            return None;
+        }
         let slot = self.shared.whole_slot(request.group, request.slot);
         match store.stamp(flight.slot, &slot, self.shared.clock().unix_s()) {
             Ok(()) => {}
@@ -154,9 +169,10 @@ impl DiskThread {
         drop(report.memory);
         let stuck = watch.filter(|watch| !watch.is_over());
         let outcome = match request.hop {
+            // The kernel may still fill the memory, or write it: for the store a write that may
+            // land yet is under way.
+            _ if stuck.is_some() => Err(DiskFailure::Stuck),
             DiskHop::Write => self.stores[at].end_write(disk_slot, &report.outcome),
-            // The kernel may still write into it.
-            DiskHop::Read if stuck.is_some() => Err(DiskFailure::Stuck),
             DiskHop::Read => {
                 let slot = self.shared.whole_slot(request.group, request.slot);
                 let mut page = [0; PAGE_BYTES];
@@ -187,7 +203,24 @@ impl DiskThread {
     pub(super) fn release_stuck(&mut self) {
         let over = self.stuck.extract_if(.., |hop| hop.watch.is_over());
         for StuckHop { request, .. } in over.collect::<Vec<_>>() {
+            self.end_stuck_write(request);
             self.shared.collect(&mut self.effects, |core| core.unstick(request));
+        }
+    }
+
+    /// Ends a write for its store that was given up before: nobody knows what became of the slot.
+    fn end_stuck_write(&mut self, request: DiskRequest) {
+        if request.hop == DiskHop::Write {
+            let places = self.stores.iter().map(GroupStore::place);
+            let (store, slot) = places::find(places, request.group, request.disk_slot);
+            self.stores[store].store.end_write(slot, &Err(IoFault::TimedOut));
+        }
+    }
+
+    /// Leaves slots to the next run into which a write may yet land.
+    pub(super) fn forget_stuck_writes(&mut self) {
+        for StuckHop { request, .. } in std::mem::take(&mut self.stuck) {
+            self.end_stuck_write(request);
         }
     }
 

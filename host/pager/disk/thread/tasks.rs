@@ -1,9 +1,12 @@
-//! Tasks of the stores among the slot writes and reads: beginning a run, syncs, clears.
+//! Tasks of the stores among the slot writes and reads: beginning a run, syncs, clears, erasures.
 
 use super::{DiskThread, FIRST_TASK_SPACE, SCAN_SPACE};
 use crate::core::Core;
+use crate::pager::Erasure;
 use crate::pager::disk::DiskCommandError;
+use crate::pager::disk::erase::{Erased, PendingErasure};
 use crate::pager::disk::group::GroupStore;
+use crate::pager::disk::state::MissingStripe;
 use crate::store::{StoreError, TagSpace, Task};
 use std::sync::mpsc::Sender;
 
@@ -16,6 +19,8 @@ pub(super) enum Purpose {
     Sync,
     /// A caller waits for it: the number of its clear.
     Clear(u32),
+    /// The same of an erasure.
+    Erase(u32),
 }
 
 /// A task under way, and the number of its store.
@@ -26,7 +31,7 @@ pub(super) struct RunningTask {
     pub(super) task: Task,
 }
 
-/// A clear that is answered when all its tasks have ended.
+/// A clear or erasure that is answered when all its tasks have ended.
 #[derive(Debug)]
 pub(super) struct Clearing {
     number: u32,
@@ -69,6 +74,7 @@ impl DiskThread {
                 }
             }
             Purpose::Clear(number) => self.end_clear(number, store, outcome),
+            Purpose::Erase(number) => self.end_erasure(store, number, outcome),
         }
     }
 
@@ -104,10 +110,8 @@ impl DiskThread {
     /// Clears every store; the answer comes when all are durably empty, or nothing more can be done
     /// about those that are not. A stripe that is missing is such a one.
     pub(super) fn start_clear(&mut self, answer: Sender<Result<(), DiskCommandError>>) {
-        let number = self.next_clearing;
-        self.next_clearing = self.next_clearing.wrapping_add(1);
-        let left = self.stores.len();
-        for store in 0..left {
+        let number = self.begin_clearing(answer, MissingStripe::not_cleared);
+        for store in 0..self.stores.len() {
             let space = self.take_space();
             let task = self.stores[store].store.clear(space);
             self.tasks.push(RunningTask { store, purpose: Purpose::Clear(number), task });
@@ -115,20 +119,82 @@ impl DiskThread {
         // Once more: until the stores were told, a scan may have brought back what the caller's
         // clear of the core had dropped.
         self.shared.collect(&mut self.effects, Core::clear);
+    }
+
+    /// Takes note of a clear or erasure of all stores, and returns its number. A stripe that is
+    /// missing is not reached: `why` says so.
+    fn begin_clearing(
+        &mut self,
+        answer: Sender<Result<(), DiskCommandError>>,
+        why: impl Fn(&MissingStripe) -> DiskCommandError,
+    ) -> u32 {
+        let number = self.next_clearing;
+        self.next_clearing = self.next_clearing.wrapping_add(1);
+        let left = self.stores.len();
         let missing = self.shared.disk_state().missing().first();
-        let result = missing.map_or(Ok(()), |missing| Err(missing.not_cleared()));
+        let result = missing.map_or(Ok(()), |missing| Err(why(missing)));
         self.clearings.push(Clearing { number, left, result, answer });
+        number
+    }
+
+    /// Drops what is to be erased from the core, and has every store erase what it has of it by
+    /// now: no slot write is named between the two.
+    pub(super) fn start_erasure(
+        &mut self,
+        what: Erasure,
+        answer: Sender<Result<(), DiskCommandError>>,
+    ) {
+        if let Err(refused) = what.drop_in_core(&self.shared, &mut self.effects) {
+            // Whoever asked may have stopped waiting.
+            let _unheard = answer.send(Err(refused.into()));
+            return;
+        }
+        let number = self.begin_clearing(answer, MissingStripe::not_erased);
+        let erased = Erased::new(what);
+        for at in 0..self.stores.len() {
+            self.stores[at].erase(number, &erased);
+            self.begin_erasures(at);
+        }
+    }
+
+    /// Begins the erasures that waited for a store's scan, if that is over.
+    pub(super) fn begin_erasures(&mut self, store: usize) {
+        for PendingErasure { number, erased, before } in self.stores[store].take_erasures() {
+            let space = self.take_space();
+            match self.stores[store].store.erase_before(space, &erased.erasure, before) {
+                Ok(task) => {
+                    self.tasks.push(RunningTask { store, purpose: Purpose::Erase(number), task });
+                }
+                Err(error) => self.end_erasure(store, number, Err(error)),
+            }
+        }
+    }
+
+    fn end_erasure(&mut self, store: usize, number: u32, outcome: Result<(), StoreError>) {
+        let directory = self.stores[store].store.directory();
+        let outcome = outcome.map_err(|error| {
+            tracing::error!(directory = %directory.display(), %error, "an erasure failed");
+            let reason = error.to_string();
+            DiskCommandError::NotErased { directory: directory.to_owned(), reason }
+        });
+        self.end_one(number, outcome);
     }
 
     fn end_clear(&mut self, number: u32, store: usize, outcome: Result<(), StoreError>) {
+        let root = self.stores[store].root().to_owned();
+        let outcome = outcome
+            .map_err(|error| DiskCommandError::NotCleared { root, reason: error.to_string() });
+        self.end_one(number, outcome);
+    }
+
+    /// Takes in what became of a clear or erasure in one store, and answers when that was the last.
+    fn end_one(&mut self, number: u32, outcome: Result<(), DiskCommandError>) {
         let at = self.clearings.iter().position(|clearing| clearing.number == number);
         let Some(at) = at else { return };
         let clearing = &mut self.clearings[at];
         clearing.left -= 1;
         if let Err(error) = outcome {
-            let root = self.stores[store].root().to_owned();
-            let reason = error.to_string();
-            clearing.result = Err(DiskCommandError::NotCleared { root, reason });
+            clearing.result = Err(error);
         }
         if clearing.left == 0 {
             let Clearing { result, answer, .. } = self.clearings.remove(at);
