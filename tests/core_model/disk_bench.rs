@@ -57,25 +57,24 @@ impl DiskBench {
         bench
     }
 
-    /// A core of whose disk, if it has one, nothing is known.
+    /// A core of whose disk nothing is known.
     pub(crate) fn unscanned(
         slot_count: u32,
         disk_slot_count: u32,
         change: impl FnOnce(&mut CoreConfig),
     ) -> Self {
-        let stripe = [disk_slot_count];
-        let stripes = if disk_slot_count > 0 { &stripe[..] } else { &[] };
-        Self::unscanned_stripes(slot_count, stripes, change)
+        Self::unscanned_stripes(slot_count, &[disk_slot_count], change)
     }
 
-    /// A core of whose disk, in several stripes, nothing is known.
+    /// A core of whose disk, in several stripes, nothing is known; without slots there is none.
     pub(crate) fn unscanned_stripes(
         slot_count: u32,
         disk_slot_counts: &[u32],
         change: impl FnOnce(&mut CoreConfig),
     ) -> Self {
         let attention = Attention::Full;
-        let disk_slot_counts = disk_slot_counts.to_vec();
+        let there = disk_slot_counts.iter().copied().filter(|count| *count > 0);
+        let disk_slot_counts = there.collect();
         let group = GroupConfig { slot_count, attention, pieces_per_chunk: 1, disk_slot_counts };
         let mut config = CoreConfig::new(vec![group]);
         change(&mut config);
