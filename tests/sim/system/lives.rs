@@ -1,13 +1,12 @@
 //! One life after another: how a process ends, what the next one finds, and what it must find.
 
 use super::life::{Life, pass_time};
-use super::world::{CAPACITIES_KIB, World};
+use super::world::{SIZE_COUNT, World};
 use kvtide::core::StorePoint;
 use kvtide::device::Device;
 use kvtide::device::cpu::{CpuConfig, CpuDevice};
 use kvtide::key::Key;
 use kvtide::pager::{DiskHealth, SimulatedPager};
-use kvtide::units::ByteCount;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,14 +175,17 @@ impl World {
     fn recover(&mut self) {
         self.tally.recoveries += 1;
         let start = self.clock.now();
-        while self.is_recovering() {
-            let passed = self.clock.now().get() - start.get();
-            assert!(Duration::from_nanos(passed) < RECOVERY_TIME, "recovery does not end");
-            self.turn();
+        loop {
             if self.take_in_cut() {
                 self.end_life();
                 self.begin_life();
             }
+            if !self.is_recovering() {
+                break;
+            }
+            let passed = self.clock.now().get() - start.get();
+            assert!(Duration::from_nanos(passed) < RECOVERY_TIME, "recovery does not end");
+            self.turn();
         }
         let life = self.life.take().expect("a life is on");
         self.oracle.check_recovered(life.pager.pager());
@@ -204,7 +206,7 @@ impl World {
         let has_grown_or_shrunk = how.is_multiple_of(3);
         self.close();
         if has_grown_or_shrunk {
-            self.capacity = ByteCount::new(CAPACITIES_KIB[how / 3 % 3] << 10);
+            self.size = how / 3 % SIZE_COUNT;
         }
         self.begin_life();
         self.recover();
