@@ -12,6 +12,7 @@
 //! | `KVTIDE_SIM_PLAY` | a file with one run in words, as a failure prints it, for `plays_one` |
 
 mod minimise;
+mod sweeps;
 mod system;
 
 use minimise::minimise;

@@ -20,7 +20,7 @@ mod step;
 mod world;
 
 pub(crate) use engine::scatter;
-pub(crate) use step::{Run, SETUP_BYTES, STEP_BYTES};
+pub(crate) use step::{DRIVE_FAULTS, Run, SETUP_BYTES, STEP_BYTES};
 pub(crate) use world::{Tally, World};
 
 /// Plays a run.

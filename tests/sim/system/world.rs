@@ -1,6 +1,6 @@
 //! The drive, the clock, and one life after another.
 
-use super::engine::{CONVERSATION_COUNT, Engine};
+use super::engine::{CONVERSATION_COUNT, Engine, GROUP_COUNT, group_index};
 use super::life::{Life, Prompt};
 use super::oracle::Oracle;
 use super::step::{DRIVE_FAULTS, HOPS, Kind, SETUP_BYTES, Step};
@@ -17,6 +17,9 @@ use std::time::Duration;
 const IO_TIMEOUT: Duration = Duration::from_secs(1);
 const TICKET_TIMEOUT: Duration = Duration::from_secs(3);
 const DEVICE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Turns that a sweep of all slots may take.
+const SWEEP_TURNS: u32 = 64;
 
 /// Prompts of a flood.
 const FLOOD_COUNT: usize = 6;
@@ -69,6 +72,8 @@ pub(crate) struct World {
     pub(super) life: Option<Life>,
     /// Whether device and drive may do more than lose power.
     has_faults: bool,
+    /// Something was not let go of: slots may stay taken.
+    pub(super) has_hung: bool,
     host_chunks: u64,
     write_policy: WritePolicy,
     pub(super) scrub_budget: ByteCount,
@@ -101,6 +106,7 @@ impl World {
             oracle: Oracle::new(setup[0] >> 4 & 1 == 1),
             life: None,
             has_faults: setup[0] & 1 == 1,
+            has_hung: false,
             host_chunks: [8, 20][usize::from(setup[0] >> 1 & 1)],
             write_policy: match setup[0] >> 2 & 3 {
                 0 | 1 => WritePolicy::Through,
@@ -273,13 +279,28 @@ impl World {
             _ => Fault::Corrupt { payload_byte: second as u64 },
         };
         life.is_device_hung |= second.is_multiple_of(17);
+        self.has_hung |= life.is_device_hung;
         life.device.inject(hop, life.device.begun(hop) + first as u64 % 5, fault);
     }
 
     fn fault_drive(&mut self, first: usize, second: usize) {
+        let fault = DRIVE_FAULTS[first % DRIVE_FAULTS.len()];
+        let rule = SimRule::new(fault);
+        // Half the time, only of the last drive.
+        let drive = if second & 1 << 9 == 0 { DRIVES[self.drive_count - 1] } else { "" };
+        let rule = rule.named(drive);
+        let rule = match second % 4 {
+            0 => rule.one_in(16),
+            _ => rule.at(second as u64 / 4 % 8),
+        };
+        self.plan_fault(fault, rule);
+    }
+
+    /// Plans a fault of the drive.
+    pub(crate) fn plan_fault(&mut self, fault: SimFault, rule: SimRule) {
         self.tally.faults += 1;
         self.oracle.has_faults = true;
-        let fault = DRIVE_FAULTS[first % DRIVE_FAULTS.len()];
+        self.has_hung |= fault == SimFault::Hang;
         // A failed or hung operation may land later than it was reported; one that hangs also keeps
         // its store locked, so that the next life takes another instance.
         let lies = [
@@ -290,14 +311,12 @@ impl World {
             SimFault::Hang,
         ];
         self.oracle.has_drive_lied |= lies.contains(&fault);
-        let rule = SimRule::new(fault);
-        // Half the time, only of the last drive.
-        let drive = if second & 1 << 9 == 0 { DRIVES[self.drive_count - 1] } else { "" };
-        let rule = rule.named(drive);
-        self.drive.inject(match second % 4 {
-            0 => rule.one_in(16),
-            _ => rule.at(second as u64 / 4 % 8),
-        });
+        self.drive.inject(rule);
+    }
+
+    /// Whether a fault that was planned has befallen an operation.
+    pub(crate) fn has_been_faulted(&self) -> bool {
+        self.drive.counters().faults > 0
     }
 
     fn check_capacity(&mut self) {
@@ -311,9 +330,23 @@ impl World {
         }
     }
 
-    /// Ends the run: everything that was asked for ends, and the pager closes.
+    /// Ends the run: everything that was asked for ends, every slot comes back once all is cleared,
+    /// and the pager closes.
     pub(crate) fn end(mut self) -> Tally {
         self.settle();
+        self.life.as_mut().expect("a life is on").let_go();
+        self.act(Step { kind: Kind::Clear, first: 0, second: 0 });
+        self.settle();
+        for _ in 0..SWEEP_TURNS {
+            self.turn();
+        }
+        let pager = self.life().pager.pager();
+        let groups = (0..GROUP_COUNT).map(group_index);
+        let used: Vec<_> = groups
+            .flat_map(|group| [pager.slots(group), pager.disk_slots(group)])
+            .map(|counts| counts.expect("the group is there").used)
+            .collect();
+        assert!(self.has_hung || used.iter().all(|used| *used == 0), "leaked slots: {used:?}");
         self.close();
         self.tally
     }
