@@ -10,6 +10,7 @@
 //! | `as_found.rs` | what files say before anybody trusts them |
 //! | `survey.rs` | [`survey`], [`Store::examine`]: stores in any state, for who looks after them |
 //! | `directory.rs` | where stores lie under a root; who has them |
+//! | `files.rs` | the three files, open |
 //! | `state.rs` | [`Store`]: slot writes, read checks, what is under way |
 //! | `task.rs` | [`Task`]: begin a run, clear, erase, sync, as steps among other operations |
 //! | `scan.rs` | [`Scan`]: the headers of all slots, after a run that was not closed |
@@ -46,6 +47,7 @@ mod as_found;
 mod directory;
 mod entry;
 mod error;
+mod files;
 pub mod format;
 mod ids;
 mod inspect;

@@ -8,6 +8,7 @@
 //! Called by the pager's disk thread.
 
 use super::error::{StoreCall, StoreError, StoreFile};
+use super::files::StoreFiles;
 use super::format::{Header, HeaderStamp, PAGE_BYTES, Page, SnapshotEntry, Superblock};
 use super::records::{Erasure, Filter, Record, Records};
 use super::superblock::Copy;
@@ -21,35 +22,6 @@ use crate::key::Key;
 use crate::units::SlotIndex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-
-/// The open files of a store.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StoreFiles {
-    pub(super) superblock: FileId,
-    pub(super) data: FileId,
-    pub(super) index: FileId,
-}
-
-impl StoreFiles {
-    pub(super) const fn get(self, file: StoreFile) -> FileId {
-        match file {
-            StoreFile::Superblock => self.superblock,
-            StoreFile::Data => self.data,
-            StoreFile::Index => self.index,
-        }
-    }
-
-    pub(super) const fn all(self) -> [FileId; 3] {
-        [self.data, self.superblock, self.index]
-    }
-
-    /// Closes all of them; the lock goes with the data file, so that one last.
-    pub(super) fn close(self, disk: &mut dyn Disk) {
-        disk.close(self.superblock);
-        disk.close(self.index);
-        disk.close(self.data);
-    }
-}
 
 /// A change of the superblock.
 #[derive(Clone, Copy, Debug)]

@@ -55,7 +55,7 @@ pub(in crate::pager) struct GroupStore {
     waiting: Vec<u32>,
     /// Something was written since the last sync began.
     is_synced: bool,
-    /// The scan found chunks since the last sync began: whoever wrote them may not have synced them.
+    /// The scan found chunks since the last sync began: who wrote them may not have synced them.
     has_found: bool,
     /// Incidents in a row, by hop: writes, reads.
     incidents: [Incidents; 2],

@@ -367,8 +367,8 @@ impl Life {
         pass_time(&self.clock, drive, longest);
     }
 
-    /// Runs until all that was asked for has ended, which it must in time. Only what is asked of the
-    /// disk tier waits for as long as an operation that hangs.
+    /// Runs until all that was asked for has ended, which it must in time. Only what was asked of
+    /// the disk tier waits for as long as an operation that hangs.
     pub(crate) fn settle(
         &mut self,
         engine: &mut Engine,
