@@ -17,7 +17,7 @@ use super::verify::{Expected, ReadFault};
 use super::{ChunkShape, Entry, Epoch, Generation, StoreUuid};
 use crate::capability::Downgrade;
 use crate::fingerprint::StoreId;
-use crate::io::{Disk, FileId, IoBuffer, IoFault};
+use crate::io::{FileId, IoBuffer, IoFault};
 use crate::key::Key;
 use crate::units::SlotIndex;
 use std::collections::HashMap;
