@@ -31,7 +31,7 @@ pub(crate) use config::{BYTES_PER_EXTENT_BYTE, INDEX_BYTES_PER_SLOT, STORE_OVERH
 pub use config::{OpenError, PagerConfig};
 pub use disk::{
     DEFAULT_SCRUB_BUDGET, DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth,
-    DiskStripe, ProgressListener, ScrubTotals,
+    DiskStripe, ProgressListener, ScrubTotals, Unreached,
 };
 pub use erase::Erasure;
 pub use metrics::{HopTotals, Hops, Latency};
@@ -290,7 +290,8 @@ impl Pager {
     /// # Errors
     ///
     /// [`DiskCommandError`]: what lies on disk is not served by this pager any more, but may be
-    /// found by the next one. [`DiskCommandError::NotCleared`] names a stripe that was not reached.
+    /// found by the next one. [`DiskCommandError::NotCleared`] names every stripe that was not
+    /// reached.
     pub fn clear(&self, timeout: Duration) -> Result<(), DiskCommandError> {
         self.shared.command(Core::clear);
         match self.shared.disk() {

@@ -169,7 +169,7 @@ impl Store {
     pub fn generation(&self, slot: SlotIndex) -> Option<Generation> {
         let record = self.records.get(slot)?;
         let is_known = record != Record::UNKNOWN && record != Record::EMPTY;
-        is_known.then_some(record.generation)
+        (is_known && record.generation >= self.min_generation).then_some(record.generation)
     }
 
     /// Takes note that a slot does not hold what was written: until it is written anew, nobody
@@ -213,7 +213,6 @@ impl Store {
     pub fn clear(&mut self, space: TagSpace) -> Task {
         let min_generation = self.next_generation();
         self.min_generation = min_generation;
-        self.records.forget_before(min_generation);
         self.newest.clear();
         Task::new(space, [Step::Change(Change::Clear { min_generation })])
     }
@@ -347,7 +346,8 @@ impl Store {
             self.records.set(slot, Record::UNKNOWN);
             Landed::Failed
         } else if record.generation < self.min_generation {
-            self.records.set(slot, Record::EMPTY);
+            let is_gone = record.generation < self.superblock.min_generation;
+            self.records.set(slot, if is_gone { Record::EMPTY } else { record });
             Landed::Cleared
         } else {
             self.records.set(slot, record);
@@ -455,6 +455,10 @@ impl Store {
     pub(super) fn commit(&mut self, next: Superblock) {
         if next.epoch > self.superblock.epoch {
             self.run = Some(0);
+        }
+        // Not before: an erasure that comes in between still has to know where the chunks lie.
+        if next.min_generation > self.superblock.min_generation {
+            self.records.forget_before(next.min_generation);
         }
         self.superblock = next;
         self.changing = None;

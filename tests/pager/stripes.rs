@@ -8,7 +8,9 @@ use crate::engine::{Engine, Worker, keys};
 use kvtide::core::{Stage, StorePoint, WritePolicy};
 use kvtide::device::cpu::CpuConfig;
 use kvtide::io::sim::{SimDrive, SimFault, SimKind, SimOptions, SimRule};
-use kvtide::pager::{DiskCommandError, DiskConfig, DiskHealth, DiskStripe, Health, OpenError};
+use kvtide::pager::{
+    DiskCommandError, DiskConfig, DiskHealth, DiskStripe, Erasure, Health, OpenError,
+};
 use kvtide::store::{StoreError, find_stores};
 use kvtide::units::{ByteCount, GroupIndex};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -285,11 +287,8 @@ fn a_clear_that_does_not_reach_every_stripe_says_which() {
     drive.inject(SimRule::new(SimFault::Vanish).named("two"));
     let engine = open(&drive, 60);
     let error = engine.pager.clear(PATIENT).expect_err("one stripe still holds old KV");
-    assert!(
-        matches!(&error, DiskCommandError::NotCleared { root, .. } if root == Path::new("two")),
-        "{error}"
-    );
-    assert!(error.to_string().contains("remove that directory"), "{error}");
+    assert_eq!(uncleared(&error), [Path::new("two")]);
+    assert!(error.to_string().contains("two (") && error.to_string().contains("remove"), "{error}");
     close(engine);
     drive.clear_faults();
     drive.cut_power();
@@ -304,10 +303,7 @@ fn a_clear_that_does_not_reach_every_stripe_says_which() {
     engine.pager.flush(PATIENT).expect("flushed");
     drive.inject(SimRule::new(SimFault::Vanish).named("one").at(0));
     let error = engine.pager.clear(PATIENT).expect_err("one stripe still holds old KV");
-    assert!(
-        matches!(&error, DiskCommandError::NotCleared { root, .. } if root == Path::new("one")),
-        "{error}"
-    );
+    assert_eq!(uncleared(&error), [Path::new("one")]);
     assert_eq!(hit_tokens(&engine, 9), 0, "in this run nothing of it is found");
     close(engine);
     // Once both are there, a clear is one again.
@@ -474,4 +470,47 @@ fn two_directories_of_this_machine_serve_as_one_tier() {
     assert_eq!(engine.pager.disk_health(), Some(DiskHealth::Serving));
     assert_eq!(hit_tokens(&engine, 4), ALL_TOKENS);
     assert!(close(engine));
+}
+
+/// The directories that a clear did not reach.
+fn uncleared(error: &DiskCommandError) -> Vec<&Path> {
+    let DiskCommandError::NotCleared { unreached } = error else { panic!("{error}") };
+    unreached.iter().map(|one| one.directory.as_path()).collect()
+}
+
+#[test]
+fn a_clear_names_every_stripe_that_it_does_not_reach() {
+    let drive = SimDrive::new(10);
+    for root in ["one", "two", "three"] {
+        drive.mount(Path::new(root));
+    }
+    let engine = try_open(&drive, 60, &["one", "two", "three"]).expect("opens");
+    store_one(&engine, 4);
+    assert!(close(engine));
+    drive.inject(SimRule::new(SimFault::Vanish).named("two"));
+    let engine = try_open(&drive, 60, &["one", "two", "three"]).expect("opens");
+    drive.inject(SimRule::new(SimFault::Vanish).named("three"));
+    let error = engine.pager.clear(PATIENT).expect_err("two stripes still hold old KV");
+    assert_eq!(uncleared(&error), [Path::new("two"), Path::new("three")]);
+    close(engine);
+}
+
+#[test]
+fn an_erasure_is_not_pending_for_a_stripe_that_was_lost_while_it_was_scanned() {
+    let drive = drives(14);
+    let engine = open(&drive, 60);
+    let keys = store_one(&engine, 4).concat();
+    engine.pager.flush(PATIENT).expect("flushed");
+    drive.cut_power();
+    close(engine);
+    for store in find_stores(&mut drive.disk(99), Path::new("two")).expect("it can be listed") {
+        let data = store.directory.join("data").display().to_string();
+        drive.inject(SimRule::new(SimFault::Error).on(SimKind::Read).named(&data));
+    }
+    let engine = open(&drive, 60);
+    wait_for(&engine, |health| matches!(health, DiskHealth::Degraded { .. }));
+    let erased = engine.pager.erase(&Erasure::Keys(keys), PATIENT);
+    let Err(DiskCommandError::NotErased { unreached }) = erased else { panic!("{erased:?}") };
+    assert!(unreached.iter().all(|one| one.directory.starts_with("two")), "{unreached:?}");
+    close(engine);
 }

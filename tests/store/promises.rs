@@ -383,3 +383,18 @@ fn a_slot_that_is_written_anew_before_its_turn_to_be_erased_is_not_overwritten()
         }
     }
 }
+
+#[test]
+fn an_erasure_that_a_clear_overtakes_is_durable_all_the_same() {
+    let drive = SimDrive::new(16);
+    let mut oracle = Oracle::default();
+    let mut rig = filled(&drive, &mut oracle);
+    let erase = rig.store.erase(TagSpace::new(9), &Erasure::Tenant(ALICE)).expect("recovered");
+    // Its superblock write has not begun yet, and never will: the process is killed.
+    let _clear = rig.store.clear(TagSpace::new(10));
+    erase.run(&mut rig.store, &mut rig.disk).expect("the drive is good");
+    for slot in (0..4).map(SlotIndex::new) {
+        let image = rig.read(slot).expect("the drive is good");
+        assert_eq!(image[..4096], [0; 4096], "slot {slot} was erased");
+    }
+}

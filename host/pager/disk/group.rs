@@ -266,9 +266,10 @@ impl GroupStore {
         self.erasures.push(PendingErasure { number, erased, before });
     }
 
-    /// Returns the erasures that can begin.
+    /// Returns the erasures that can begin, or never will: those of a store that was lost.
     pub(super) fn take_erasures(&mut self) -> Vec<PendingErasure> {
-        if self.scan.is_some() { Vec::new() } else { std::mem::take(&mut self.erasures) }
+        let must_wait = self.scan.is_some() && !self.is_lost;
+        if must_wait { Vec::new() } else { std::mem::take(&mut self.erasures) }
     }
 
     /// Returns how far the scan came, if it moved on since the last call.

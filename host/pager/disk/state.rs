@@ -100,6 +100,21 @@ pub struct ScrubTotals {
     pub rotten: u64,
 }
 
+/// A directory in which a clear or an erasure was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreached {
+    /// The directory.
+    pub directory: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+/// Names all of them.
+fn list(unreached: &[Unreached]) -> String {
+    let name = |one: &Unreached| format!("{} ({})", one.directory.display(), one.reason);
+    unreached.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
 /// Why a command of the disk tier did not do what it should.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -116,17 +131,15 @@ pub enum DiskCommandError {
          does not end; the erasure goes on by itself, and erasing the same once more waits for it"
     )]
     ErasurePending,
-    /// An erasure failed.
+    /// An erasure failed in some stores.
     #[error(
-        "what was to be erased is not served any more, but may still be in {} ({reason}); check \
-         the drive, then open the pager anew and erase once more, or remove that directory",
-        .directory.display()
+        "what was to be erased is not served any more, but may still be in {}; check the drives, \
+         then open the pager anew and erase once more, or remove these directories",
+        list(.unreached)
     )]
     NotErased {
-        /// The directory of the store, or of the stripe that could not be opened.
-        directory: PathBuf,
-        /// Why.
-        reason: String,
+        /// Directories of stores, or of stripes that could not be opened.
+        unreached: Vec<Unreached>,
     },
     /// The tier takes no more writes.
     #[error("the disk tier takes no more writes: {reason}")]
@@ -134,17 +147,15 @@ pub enum DiskCommandError {
         /// Why.
         reason: String,
     },
-    /// A stripe was not cleared durably: its drive fails, or could not be opened.
+    /// Stripes were not cleared durably: their drives fail, or could not be opened.
     #[error(
-        "{} was not cleared ({reason}), the rest of the disk tier was; remove that directory \
-         before it is used again, or what it held comes back",
-        .root.display()
+        "not cleared: {}; remove what is named here before it is used again, or what it held comes \
+         back; all else was cleared",
+        list(.unreached)
     )]
     NotCleared {
-        /// The stripe's directory.
-        root: PathBuf,
-        /// Why.
-        reason: String,
+        /// Directories of stripes.
+        unreached: Vec<Unreached>,
     },
     /// The store failed it.
     #[error(transparent)]
@@ -310,16 +321,10 @@ impl DiskState {
 }
 
 impl MissingStripe {
-    /// Why a clear did not reach it.
-    pub(super) fn not_cleared(&self) -> DiskCommandError {
+    /// Why a clear or an erasure did not reach it.
+    pub(super) fn unreached(&self) -> Unreached {
         let Self { root, reason } = self.clone();
-        DiskCommandError::NotCleared { root, reason }
-    }
-
-    /// Why an erasure did not reach it.
-    pub(super) fn not_erased(&self) -> DiskCommandError {
-        let Self { root, reason } = self.clone();
-        DiskCommandError::NotErased { directory: root, reason }
+        Unreached { directory: root, reason }
     }
 
     fn health(&self) -> DiskHealth {

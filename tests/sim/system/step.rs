@@ -56,7 +56,7 @@ pub(crate) enum Kind {
 
 /// Each kind's name, and how often it comes in 256 steps.
 const KINDS: [(&str, Kind, usize); 25] = [
-    ("request", Kind::Request, 34),
+    ("request", Kind::Request, 31),
     ("flood", Kind::Flood, 2),
     ("end-work", Kind::EndWork, 14),
     ("pack", Kind::Hop(Hop::Pack), 18),
@@ -71,9 +71,9 @@ const KINDS: [(&str, Kind, usize); 25] = [
     ("cancel", Kind::Cancel, 2),
     ("drop-plan", Kind::DropPlan, 6),
     ("flush", Kind::Flush, 5),
-    ("clear", Kind::Clear, 1),
-    ("erase-keys", Kind::EraseKeys, 1),
-    ("erase-tenant", Kind::EraseTenant, 1),
+    ("clear", Kind::Clear, 2),
+    ("erase-keys", Kind::EraseKeys, 2),
+    ("erase-tenant", Kind::EraseTenant, 2),
     ("device-fault", Kind::DeviceFault, 1),
     ("drive-fault", Kind::DriveFault, 2),
     ("end-drive-faults", Kind::EndDriveFaults, 1),
