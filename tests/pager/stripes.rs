@@ -275,6 +275,12 @@ fn a_stripe_that_is_missing_at_open_is_left_out_and_named() {
     assert!(close(engine));
 }
 
+/// Returns the directory that a clear says it did not reach.
+fn uncleared(error: &DiskCommandError) -> Option<&Path> {
+    let DiskCommandError::NotCleared { directory, .. } = error else { return None };
+    Some(directory)
+}
+
 #[test]
 fn a_clear_that_does_not_reach_every_stripe_says_which() {
     let drive = drives(8);
@@ -285,10 +291,7 @@ fn a_clear_that_does_not_reach_every_stripe_says_which() {
     drive.inject(SimRule::new(SimFault::Vanish).named("two"));
     let engine = open(&drive, 60);
     let error = engine.pager.clear(PATIENT).expect_err("one stripe still holds old KV");
-    assert!(
-        matches!(&error, DiskCommandError::NotCleared { root, .. } if root == Path::new("two")),
-        "{error}"
-    );
+    assert_eq!(uncleared(&error), Some(Path::new("two")), "{error}");
     assert!(error.to_string().contains("remove that directory"), "{error}");
     close(engine);
     drive.clear_faults();
@@ -304,10 +307,7 @@ fn a_clear_that_does_not_reach_every_stripe_says_which() {
     engine.pager.flush(PATIENT).expect("flushed");
     drive.inject(SimRule::new(SimFault::Vanish).named("one").at(0));
     let error = engine.pager.clear(PATIENT).expect_err("one stripe still holds old KV");
-    assert!(
-        matches!(&error, DiskCommandError::NotCleared { root, .. } if root == Path::new("one")),
-        "{error}"
-    );
+    assert_eq!(uncleared(&error), Some(Path::new("one")), "{error}");
     assert_eq!(hit_tokens(&engine, 9), 0, "in this run nothing of it is found");
     close(engine);
     // Once both are there, a clear is one again.
@@ -419,10 +419,10 @@ fn no_fault_of_one_stripe_brings_a_wrong_byte() {
 }
 
 /// A folder below the temporary one, removed at the end.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));

@@ -112,8 +112,9 @@ pub enum DiskCommandError {
     TimedOut,
     /// An erasure was not durable in time.
     #[error(
-        "what is to be erased may still be on disk: the disk tier is being scanned, or a write \
-         does not end; the erasure goes on by itself, and erasing the same once more waits for it"
+        "what is to be erased may still be on disk: the disk tier is being scanned, a write does \
+         not end, or another process has the root; the erasure goes on by itself, and erasing the \
+         same once more waits for it"
     )]
     ErasurePending,
     /// An erasure failed.
@@ -123,7 +124,8 @@ pub enum DiskCommandError {
         .directory.display()
     )]
     NotErased {
-        /// The directory of the store, or of the stripe that could not be opened.
+        /// The directory of the store, or of the stripe that could not be opened, or whose other
+        /// stores could not be looked at.
         directory: PathBuf,
         /// Why.
         reason: String,
@@ -134,15 +136,16 @@ pub enum DiskCommandError {
         /// Why.
         reason: String,
     },
-    /// A stripe was not cleared durably: its drive fails, or could not be opened.
+    /// A directory was not cleared durably: its drive fails or could not be opened, or another
+    /// process has had the root for too long.
     #[error(
-        "{} was not cleared ({reason}), the rest of the disk tier was; remove that directory \
-         before it is used again, or what it held comes back",
-        .root.display()
+        "{} was not cleared ({reason}), the rest of the disk tier was; clear once more, or remove \
+         that directory before it is used again, or what it held comes back",
+        .directory.display()
     )]
     NotCleared {
-        /// The stripe's directory.
-        root: PathBuf,
+        /// The stripe's directory, or that of a store beside the one that is open in it.
+        directory: PathBuf,
         /// Why.
         reason: String,
     },
@@ -193,6 +196,8 @@ pub(in crate::pager) struct DiskState {
     /// Of each store, and the group that it is of.
     health: Mutex<Vec<(GroupIndex, DiskHealth)>>,
     missing: Vec<MissingStripe>,
+    /// Of each store, the directories beside it that the last clear or erasure left to others.
+    uncleared: Mutex<Vec<Vec<PathBuf>>>,
     scrubbed: Mutex<ScrubTotals>,
 }
 
@@ -202,11 +207,13 @@ impl DiskState {
         health: Vec<(GroupIndex, DiskHealth)>,
         missing: Vec<MissingStripe>,
     ) -> Self {
+        let uncleared = Mutex::new(vec![Vec::new(); health.len()]);
         Self {
             inbox: Mutex::new(Some(Inbox::default())),
             waker,
             health: Mutex::new(health),
             missing,
+            uncleared,
             scrubbed: Mutex::new(ScrubTotals::default()),
         }
     }
@@ -290,6 +297,16 @@ impl DiskState {
         &self.missing
     }
 
+    /// Returns the directories that the last clear or erasure left to others.
+    pub(in crate::pager) fn uncleared(&self) -> Vec<PathBuf> {
+        lock(&self.uncleared).concat()
+    }
+
+    /// Notes which directories beside a store were left to others.
+    pub(super) fn set_uncleared(&self, store: usize, directories: Vec<PathBuf>) {
+        lock(&self.uncleared)[store] = directories;
+    }
+
     /// Whether a store's disk was given up.
     pub(super) fn is_lost(&self, store: usize) -> bool {
         matches!(lock(&self.health)[store], (_, DiskHealth::Lost { .. }))
@@ -309,19 +326,19 @@ impl DiskState {
     }
 }
 
+impl DiskCommandError {
+    /// Says why a clear did not clear a directory.
+    pub(super) fn not_cleared(directory: PathBuf, reason: String) -> Self {
+        Self::NotCleared { directory, reason }
+    }
+
+    /// Says why an erasure did not erase in a directory.
+    pub(super) fn not_erased(directory: PathBuf, reason: String) -> Self {
+        Self::NotErased { directory, reason }
+    }
+}
+
 impl MissingStripe {
-    /// Why a clear did not reach it.
-    pub(super) fn not_cleared(&self) -> DiskCommandError {
-        let Self { root, reason } = self.clone();
-        DiskCommandError::NotCleared { root, reason }
-    }
-
-    /// Why an erasure did not reach it.
-    pub(super) fn not_erased(&self) -> DiskCommandError {
-        let Self { root, reason } = self.clone();
-        DiskCommandError::NotErased { directory: root, reason }
-    }
-
     fn health(&self) -> DiskHealth {
         DiskHealth::Lost { reason: format!("{}: {}", self.root.display(), self.reason) }
     }

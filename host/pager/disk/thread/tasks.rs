@@ -6,8 +6,8 @@ use crate::pager::Erasure;
 use crate::pager::disk::DiskCommandError;
 use crate::pager::disk::erase::{Erased, PendingErasure};
 use crate::pager::disk::group::GroupStore;
-use crate::pager::disk::state::MissingStripe;
 use crate::store::{StoreError, TagSpace, Task};
+use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 
 /// What a task under way is for.
@@ -31,14 +31,22 @@ pub(super) struct RunningTask {
     pub(super) task: Task,
 }
 
-/// A clear or erasure that is answered when all its tasks have ended.
+/// A clear or erasure that is answered when all its tasks have ended, and the stores beside every
+/// store were seen to.
 #[derive(Debug)]
 pub(super) struct Clearing {
     number: u32,
     left: usize,
     result: Result<(), DiskCommandError>,
+    not_done: NotDone,
     answer: Sender<Result<(), DiskCommandError>>,
 }
+
+/// Says that a clear or erasure did not do what it should in a directory, and why.
+type NotDone = fn(PathBuf, String) -> DiskCommandError;
+
+/// A directory in which it did not, and why.
+pub(super) type Unreached = (PathBuf, String);
 
 impl DiskThread {
     /// Moves every task on, and takes in those that have ended.
@@ -107,10 +115,11 @@ impl DiskThread {
         self.advance_tasks();
     }
 
-    /// Clears every store; the answer comes when all are durably empty, or nothing more can be done
-    /// about those that are not. A stripe that is missing is such a one.
+    /// Clears every store; the answer comes when all are durably empty and those beside them are
+    /// gone, or nothing more can be done about those that are not. A stripe that is missing is such
+    /// a one.
     pub(super) fn start_clear(&mut self, answer: Sender<Result<(), DiskCommandError>>) {
-        let number = self.begin_clearing(answer, MissingStripe::not_cleared);
+        let number = self.begin_clearing(answer, DiskCommandError::not_cleared);
         for store in 0..self.stores.len() {
             let space = self.take_space();
             let task = self.stores[store].store.clear(space);
@@ -121,24 +130,25 @@ impl DiskThread {
         self.shared.collect(&mut self.effects, Core::clear);
     }
 
-    /// Takes note of a clear or erasure of all stores, and returns its number. A stripe that is
-    /// missing is not reached: `why` says so.
+    /// Takes note of a clear or erasure of all stores and of those beside them, and returns its
+    /// number. A stripe that is missing is not reached: `not_done` says so.
     fn begin_clearing(
         &mut self,
         answer: Sender<Result<(), DiskCommandError>>,
-        why: impl Fn(&MissingStripe) -> DiskCommandError,
+        not_done: NotDone,
     ) -> u32 {
         let number = self.next_clearing;
         self.next_clearing = self.next_clearing.wrapping_add(1);
-        let left = self.stores.len();
         let missing = self.shared.disk_state().missing().first();
-        let result = missing.map_or(Ok(()), |missing| Err(why(missing)));
-        self.clearings.push(Clearing { number, left, result, answer });
+        let result = missing
+            .map_or(Ok(()), |missing| Err(not_done(missing.root.clone(), missing.reason.clone())));
+        let left = self.stores.len() + self.want_siblings_removed(number);
+        self.clearings.push(Clearing { number, left, result, not_done, answer });
         number
     }
 
     /// Drops what is to be erased from the core, and has every store erase what it has of it by
-    /// now: no slot write is named between the two.
+    /// now: no slot write is named between the two. Stores beside them go whole.
     pub(super) fn start_erasure(
         &mut self,
         what: Erasure,
@@ -149,7 +159,7 @@ impl DiskThread {
             let _unheard = answer.send(Err(refused.into()));
             return;
         }
-        let number = self.begin_clearing(answer, MissingStripe::not_erased);
+        let number = self.begin_clearing(answer, DiskCommandError::not_erased);
         let erased = Erased::new(what);
         for at in 0..self.stores.len() {
             self.stores[at].erase(number, &erased);
@@ -174,27 +184,25 @@ impl DiskThread {
         let directory = self.stores[store].store.directory();
         let outcome = outcome.map_err(|error| {
             tracing::error!(directory = %directory.display(), %error, "an erasure failed");
-            let reason = error.to_string();
-            DiskCommandError::NotErased { directory: directory.to_owned(), reason }
+            (directory.to_owned(), error.to_string())
         });
         self.end_one(number, outcome);
     }
 
     fn end_clear(&mut self, number: u32, store: usize, outcome: Result<(), StoreError>) {
         let root = self.stores[store].root().to_owned();
-        let outcome = outcome
-            .map_err(|error| DiskCommandError::NotCleared { root, reason: error.to_string() });
-        self.end_one(number, outcome);
+        self.end_one(number, outcome.map_err(|error| (root, error.to_string())));
     }
 
-    /// Takes in what became of a clear or erasure in one store, and answers when that was the last.
-    fn end_one(&mut self, number: u32, outcome: Result<(), DiskCommandError>) {
+    /// Takes in what became of a clear or erasure in one store, or beside one, and answers when
+    /// that was the last.
+    pub(super) fn end_one(&mut self, number: u32, outcome: Result<(), Unreached>) {
         let at = self.clearings.iter().position(|clearing| clearing.number == number);
         let Some(at) = at else { return };
         let clearing = &mut self.clearings[at];
         clearing.left -= 1;
-        if let Err(error) = outcome {
-            clearing.result = Err(error);
+        if let Err((directory, reason)) = outcome {
+            clearing.result = Err((clearing.not_done)(directory, reason));
         }
         if clearing.left == 0 {
             let Clearing { result, answer, .. } = self.clearings.remove(at);
