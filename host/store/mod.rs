@@ -19,6 +19,7 @@
 //! | `records.rs` | what each slot's header page holds on disk |
 //! | `verify.rs` | [`Expected`], [`ReadFault`]: whether a slot is what it should be |
 //! | `reclaim.rs` | room under a root: [`collect`] |
+//! | `siblings.rs` | [`Store::remove_siblings`]: stores of the same id in other instances |
 //! | `inspect.rs` | looking at a store without having it: [`inspect`], [`check`] |
 //! | `shape.rs` | [`ChunkShape`]: where parts lie |
 //! | `ids.rs`, `entry.rs`, `error.rs` | names, index entries, errors |
@@ -57,6 +58,7 @@ mod reclaim;
 mod records;
 mod scan;
 mod shape;
+mod siblings;
 mod snapshot;
 mod state;
 mod superblock;
@@ -74,6 +76,7 @@ pub use reclaim::{HeldStore, Reclaim, Reclaimed, collect, plan_collection};
 pub use records::Erasure;
 pub use scan::{Finding, Scan, ScanProgress, Scanned};
 pub use shape::ChunkShape;
+pub use siblings::Siblings;
 pub use snapshot::ScanReason;
 pub use state::{Landed, SlotWrite, Store};
 pub use superblock::SuperblockCopies;

@@ -415,10 +415,10 @@ fn no_fault_of_one_stripe_brings_a_wrong_byte() {
 }
 
 /// A folder below the temporary one, removed at the end.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));

@@ -127,8 +127,9 @@ pub enum DiskCommandError {
     TimedOut,
     /// An erasure was not durable in time.
     #[error(
-        "what is to be erased may still be on disk: the disk tier is being scanned, or a write \
-         does not end; the erasure goes on by itself, and erasing the same once more waits for it"
+        "what is to be erased may still be on disk: the disk tier is being scanned, a write does \
+         not end, or another process has the root; the erasure goes on by itself, and erasing the \
+         same once more waits for it"
     )]
     ErasurePending,
     /// An erasure failed in some stores.
@@ -138,7 +139,8 @@ pub enum DiskCommandError {
         list(.unreached)
     )]
     NotErased {
-        /// Directories of stores, or of stripes that could not be opened.
+        /// Directories of stores, those beside the open ones included, or of stripes that could not
+        /// be opened or looked through.
         unreached: Vec<Unreached>,
     },
     /// The tier takes no more writes.
@@ -147,14 +149,15 @@ pub enum DiskCommandError {
         /// Why.
         reason: String,
     },
-    /// Stripes were not cleared durably: their drives fail, or could not be opened.
+    /// Directories were not cleared durably: their drives fail or could not be opened, or another
+    /// process has had the root for too long.
     #[error(
-        "not cleared: {}; remove what is named here before it is used again, or what it held comes \
-         back; all else was cleared",
+        "not cleared: {}; clear once more, or remove what is named here before it is used again, or \
+         what it held comes back; all else was cleared",
         list(.unreached)
     )]
     NotCleared {
-        /// Directories of stripes.
+        /// Directories of stripes, or of stores beside those that are open in them.
         unreached: Vec<Unreached>,
     },
     /// The store failed it.
@@ -204,6 +207,8 @@ pub(in crate::pager) struct DiskState {
     /// Of each store, and the group that it is of.
     health: Mutex<Vec<(GroupIndex, DiskHealth)>>,
     missing: Vec<MissingStripe>,
+    /// Of each store, the directories beside it that the last clear or erasure left to others.
+    uncleared: Mutex<Vec<Vec<PathBuf>>>,
     scrubbed: Mutex<ScrubTotals>,
 }
 
@@ -213,11 +218,13 @@ impl DiskState {
         health: Vec<(GroupIndex, DiskHealth)>,
         missing: Vec<MissingStripe>,
     ) -> Self {
+        let uncleared = Mutex::new(vec![Vec::new(); health.len()]);
         Self {
             inbox: Mutex::new(Some(Inbox::default())),
             waker,
             health: Mutex::new(health),
             missing,
+            uncleared,
             scrubbed: Mutex::new(ScrubTotals::default()),
         }
     }
@@ -299,6 +306,16 @@ impl DiskState {
     /// The stripes that the tier was opened without.
     pub(super) fn missing(&self) -> &[MissingStripe] {
         &self.missing
+    }
+
+    /// Returns the directories that the last clear or erasure left to others.
+    pub(in crate::pager) fn uncleared(&self) -> Vec<PathBuf> {
+        lock(&self.uncleared).concat()
+    }
+
+    /// Notes which directories beside a store were left to others.
+    pub(super) fn set_uncleared(&self, store: usize, directories: Vec<PathBuf>) {
+        lock(&self.uncleared)[store] = directories;
     }
 
     /// Whether a store's disk was given up.

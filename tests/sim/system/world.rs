@@ -301,15 +301,7 @@ impl World {
         self.tally.faults += 1;
         self.oracle.has_faults = true;
         self.has_hung |= fault == SimFault::Hang;
-        // A failed or hung operation may land later than it was reported; one that hangs also keeps
-        // its store locked, so that the next life takes another instance.
-        let lies = [
-            SimFault::Misdirect,
-            SimFault::Lose,
-            SimFault::FlipOnWire,
-            SimFault::Error,
-            SimFault::Hang,
-        ];
+        let lies = [SimFault::Misdirect, SimFault::Lose, SimFault::FlipOnWire, SimFault::Error];
         self.oracle.has_drive_lied |= lies.contains(&fault);
         self.drive.inject(rule);
     }

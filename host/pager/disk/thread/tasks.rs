@@ -31,7 +31,8 @@ pub(super) struct RunningTask {
     pub(super) task: Task,
 }
 
-/// A clear or erasure that is answered when all its tasks have ended.
+/// A clear or erasure that is answered when all its tasks have ended, and the stores beside every
+/// store were seen to.
 #[derive(Debug)]
 pub(super) struct Clearing {
     number: u32,
@@ -111,8 +112,9 @@ impl DiskThread {
         self.advance_tasks();
     }
 
-    /// Clears every store; the answer comes when all are durably empty, or nothing more can be done
-    /// about those that are not. A stripe that is missing is such a one.
+    /// Clears every store; the answer comes when all are durably empty and those beside them are
+    /// gone, or nothing more can be done about those that are not. A stripe that is missing is such
+    /// a one.
     pub(super) fn start_clear(&mut self, answer: Sender<Result<(), DiskCommandError>>) {
         let number =
             self.begin_clearing(answer, |unreached| DiskCommandError::NotCleared { unreached });
@@ -126,8 +128,8 @@ impl DiskThread {
         self.shared.collect(&mut self.effects, Core::clear);
     }
 
-    /// Takes note of a clear or erasure of all stores, and returns its number. Stripes that are
-    /// missing are not reached.
+    /// Takes note of a clear or erasure of all stores and of those beside them, and returns its
+    /// number. Stripes that are missing are not reached.
     fn begin_clearing(
         &mut self,
         answer: Sender<Result<(), DiskCommandError>>,
@@ -135,7 +137,7 @@ impl DiskThread {
     ) -> u32 {
         let number = self.next_clearing;
         self.next_clearing = self.next_clearing.wrapping_add(1);
-        let left = self.stores.len();
+        let left = self.stores.len() + self.want_siblings_removed(number);
         let missing = self.shared.disk_state().missing().iter();
         let unreached = missing.map(MissingStripe::unreached).collect();
         self.clearings.push(Clearing { number, left, unreached, failed, answer });
@@ -143,7 +145,7 @@ impl DiskThread {
     }
 
     /// Drops what is to be erased from the core, and has every store erase what it has of it by
-    /// now: no slot write is named between the two.
+    /// now: no slot write is named between the two. Stores beside them go whole.
     pub(super) fn start_erasure(
         &mut self,
         what: Erasure,
@@ -184,27 +186,27 @@ impl DiskThread {
 
     fn end_erasure(&mut self, store: usize, number: u32, outcome: Result<(), String>) {
         let directory = self.stores[store].store.directory();
-        let outcome = outcome.map_err(|reason| {
+        let unreached = outcome.err().map(|reason| {
             tracing::error!(directory = %directory.display(), reason, "an erasure failed");
             Unreached { directory: directory.to_owned(), reason }
         });
-        self.end_one(number, outcome);
+        self.end_one(number, unreached);
     }
 
     fn end_clear(&mut self, number: u32, store: usize, outcome: Result<(), StoreError>) {
         let root = self.stores[store].root().to_owned();
-        let outcome =
-            outcome.map_err(|error| Unreached { directory: root, reason: error.to_string() });
-        self.end_one(number, outcome);
+        let unreached =
+            |error: StoreError| Unreached { directory: root, reason: error.to_string() };
+        self.end_one(number, outcome.err().map(unreached));
     }
 
     /// Takes in what became of a clear or erasure in one store, and answers when that was the last.
-    fn end_one(&mut self, number: u32, outcome: Result<(), Unreached>) {
+    pub(super) fn end_one(&mut self, number: u32, unreached: impl IntoIterator<Item = Unreached>) {
         let at = self.clearings.iter().position(|clearing| clearing.number == number);
         let Some(at) = at else { return };
         let clearing = &mut self.clearings[at];
         clearing.left -= 1;
-        if let Err(unreached) = outcome {
+        for unreached in unreached {
             // All groups of a stripe share its directory.
             let known = &mut clearing.unreached;
             if !known.iter().any(|other| other.directory == unreached.directory) {
