@@ -88,7 +88,9 @@ fn stripes_are_filled_together_each_within_its_capacity_and_come_back_warm() {
     let one = try_open(&drive, 14, &["one"]).expect("opens");
     let half = one.pager.disk_slots(GroupIndex::new(0)).expect("the group is there");
     assert_eq!(2 * (half.used + half.free), slots.used + slots.free);
-    assert!(half.used.abs_diff(slots.used - half.used) <= 2, "{half:?} of {slots:?}");
+    // With so small a host tier each has one write under way: what comes then takes the other.
+    let unevenness = half.used.abs_diff(slots.used - half.used);
+    assert!(unevenness <= slots.used / 4, "{half:?} of {slots:?}");
     assert!(close(one));
     for root in ["one", "two"] {
         let bytes = bytes(&drive, root);
