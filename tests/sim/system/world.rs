@@ -301,7 +301,14 @@ impl World {
         self.tally.faults += 1;
         self.oracle.has_faults = true;
         self.has_hung |= fault == SimFault::Hang;
-        let lies = [SimFault::Misdirect, SimFault::Lose, SimFault::FlipOnWire, SimFault::Error];
+        // After these, what was reported as dropped may be read all the same.
+        let lies = [
+            SimFault::Misdirect,
+            SimFault::Lose,
+            SimFault::FlipOnWire,
+            SimFault::Error,
+            SimFault::Stale,
+        ];
         self.oracle.has_drive_lied |= lies.contains(&fault);
         self.drive.inject(rule);
     }
