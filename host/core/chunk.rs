@@ -74,6 +74,7 @@ impl Presence {
 
 /// What write-behind knows of one chunk.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct WriteState {
     /// Where it waits for its write; [`NONE`] while it does not.
     pub(crate) place: u32,

@@ -152,8 +152,8 @@ pub enum DiskCommandError {
     /// Directories were not cleared durably: their drives fail or could not be opened, or another
     /// process has had the root for too long.
     #[error(
-        "not cleared: {}; clear once more, or remove what is named here before it is used again, or \
-         what it held comes back; all else was cleared",
+        "not cleared: {}; clear once more, or remove what is named here before it is used again, \
+         or what it held comes back; all else was cleared",
         list(.unreached)
     )]
     NotCleared {
