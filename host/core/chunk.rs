@@ -74,6 +74,7 @@ impl Presence {
 
 /// What write-behind knows of one chunk.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct WriteState {
     /// Where it waits for its write; [`NONE`] while it does not.
     pub(crate) place: u32,
@@ -83,6 +84,8 @@ pub(crate) struct WriteState {
     pub(crate) has_lost_turn: bool,
     /// A write of it was given up and may still read its host slot: it keeps a reader there.
     pub(crate) is_stuck: bool,
+    /// It was counted as dropped since it was stored.
+    pub(crate) is_dropped: bool,
 }
 
 /// What is known of one chunk.
@@ -132,7 +135,13 @@ impl Chunk {
         reason: MissReason::NeverStored,
         is_set_aside: [false; 2],
         joiners: List::EMPTY,
-        write: WriteState { place: NONE, has_failed: false, has_lost_turn: false, is_stuck: false },
+        write: WriteState {
+            place: NONE,
+            has_failed: false,
+            has_lost_turn: false,
+            is_stuck: false,
+            is_dropped: false,
+        },
         is_sole_pinned: false,
         is_named: false,
         epoch: 0,

@@ -41,8 +41,9 @@ pub struct Counters {
     pub written: u64,
     /// Writes that failed.
     pub write_failures: u64,
-    /// Chunks that were to be written and were not: the queue or the disk was full, eviction was
-    /// faster, or writing was stopped.
+    /// Chunks that were to be written and were not when their turn came: the queue or the disk was
+    /// full, eviction was faster, or writing was stopped. Each once for each time that it was
+    /// stored; some are written later after all.
     pub writes_dropped: u64,
     /// Chunks read from disk into host memory.
     pub promoted: u64,

@@ -232,8 +232,7 @@ impl Core {
             return;
         }
         let Some(place) = self.write_queue.take(index) else {
-            self.counters.writes_dropped += 1;
-            return;
+            return self.count_dropped(index);
         };
         self.chunks.at_mut(index).write.place = place;
         if self.is_resident(index, Tier::Host) {
@@ -245,6 +244,7 @@ impl Core {
     pub(super) fn wish_after_fill(&mut self, index: ChunkIndex) {
         let chunk = self.chunks.at_mut(index);
         chunk.write.has_failed = false;
+        chunk.write.is_dropped = false;
         if chunk.write.place != NONE {
             self.write_queue.wish(chunk.write.place);
         } else if self.groups[chunk.at()].writes_through() {
@@ -263,12 +263,19 @@ impl Core {
         true
     }
 
-    /// Takes back that the chunk is to be written, and counts that.
+    /// Takes back that the chunk is to be written, and counts it as dropped.
     pub(super) fn drop_write(&mut self, index: ChunkIndex) {
         if self.unwish(index) {
             self.chunks.at_mut(index).write.has_lost_turn = true;
-            self.counters.writes_dropped += 1;
+            self.count_dropped(index);
         }
+    }
+
+    /// Counts that a chunk is not written, once for each time that it was stored: eviction may ask
+    /// for the write of one that it has to spare again and again.
+    fn count_dropped(&mut self, index: ChunkIndex) {
+        let write = &mut self.chunks.at_mut(index).write;
+        self.counters.writes_dropped += u64::from(!std::mem::replace(&mut write.is_dropped, true));
     }
 
     /// Queues what can be queued and starts the writes that can start, in one bounded step.

@@ -11,33 +11,35 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
     origin: Instant,
+    source: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Machine,
     #[cfg(feature = "testing")]
-    simulated: Option<SimClock>,
+    Simulated(SimClock),
 }
 
 impl Clock {
     /// The machine's clocks; time begins now.
     pub(super) fn of_the_machine() -> Self {
-        Self {
-            origin: Instant::now(),
-            #[cfg(feature = "testing")]
-            simulated: None,
-        }
+        Self { origin: Instant::now(), source: Source::Machine }
     }
 
     /// A clock that stands still until somebody moves it on.
     #[cfg(feature = "testing")]
     pub(super) fn simulated(clock: SimClock) -> Self {
-        Self { origin: Instant::now(), simulated: Some(clock) }
+        Self { origin: Instant::now(), source: Source::Simulated(clock) }
     }
 
     /// Returns the point in time.
     pub(super) fn instant(&self) -> Instant {
-        #[cfg(feature = "testing")]
-        if let Some(clock) = &self.simulated {
-            return self.origin + Duration::from_nanos(clock.now().get());
+        match &self.source {
+            Source::Machine => Instant::now(),
+            #[cfg(feature = "testing")]
+            Source::Simulated(clock) => self.origin + Duration::from_nanos(clock.now().get()),
         }
-        Instant::now()
     }
 
     /// Returns the time since the pager was opened; a simulated one, since its clock was made.
@@ -53,10 +55,12 @@ impl Clock {
 
     /// Returns the seconds since 1970.
     pub(super) fn unix_s(&self) -> u64 {
-        #[cfg(feature = "testing")]
-        if let Some(clock) = &self.simulated {
-            return clock.unix_s();
+        match &self.source {
+            Source::Machine => {
+                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+            }
+            #[cfg(feature = "testing")]
+            Source::Simulated(clock) => clock.unix_s(),
         }
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
     }
 }

@@ -108,9 +108,9 @@ impl Sizes {
         if let Some(disk) = &config.disk {
             core.write_policy = disk.write_policy;
             core.write_queue_max = disk.write_queue_max;
-            // Twice the depth, so that the disk never waits for the core.
-            core.disk_writes_max = disk.depth.saturating_mul(2);
-            core.disk_reads_max = disk.depth.saturating_mul(2);
+            let operations_max = disk_operations_max(disk, &host);
+            core.disk_writes_max = operations_max;
+            core.disk_reads_max = operations_max;
         }
         let random = [0, 1].map(|word| RandomState::new().hash_one(word));
         core.index_seed = IndexSeed::new(random);
@@ -125,6 +125,16 @@ impl Sizes {
         let counts = |shares: &Vec<Share>| shares.iter().map(|share| share.slot_count).collect();
         self.disk.iter().map(counts).collect()
     }
+}
+
+/// Writes, and reads, that the core has under way in each stripe at most: twice the depth, so that
+/// the disk never waits for the core; and no more than that all of them together hold half of the
+/// smallest group's host slots, so that drives that hang leave room for stores and for each other.
+fn disk_operations_max(disk: &DiskConfig, host: &[Share]) -> u32 {
+    let host_slots = host.iter().map(|share| share.slot_count).min().unwrap_or_default();
+    let stripe_count = u32::try_from(disk.stripes.len()).unwrap_or(u32::MAX);
+    let share = host_slots / stripe_count.saturating_mul(4).max(1);
+    disk.depth.saturating_mul(2).min(share).max(1)
 }
 
 /// One group's share of the host tier.

@@ -210,25 +210,6 @@ impl DeviceThread {
         self.shared.complete(&completions, &mut self.effects);
         self.take_back_pieces(&completions);
         self.take_effects();
-        for completion in completions {
-            self.free_if_over(completion);
-        }
-    }
-
-    /// Frees the piece that a first hop has filled, if the core has no second one follow: the chunk
-    /// was cleared or erased meanwhile.
-    fn free_if_over(&mut self, completion: Completion) {
-        let Completion { hop, transfer, position, .. } = completion;
-        let goes_on = |next: &HopRequest| (next.transfer, next.position) == (transfer, position);
-        if matches!(hop, Hop::OutLink | Hop::Unpack) || self.hops.iter().any(goes_on) {
-            return;
-        }
-        if let Some(piece) = self.held.remove(&(transfer, position)) {
-            match hop {
-                Hop::Pack | Hop::OutLink => self.free_out.push(piece),
-                Hop::InLink | Hop::Unpack => self.free_in.push(piece),
-            }
-        }
     }
 
     /// Frees the pieces of chunks whose second hop does not begin, because they were cleared while

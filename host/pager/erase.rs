@@ -55,15 +55,19 @@ impl Pager {
     /// others of the ticket go on.
     ///
     /// On disk an erasure may take a few chunks more: records there keep 32 bits of a key, and of a
-    /// tenant's number, which is exact below 2^32. That is a miss. It reaches the directories that
-    /// this pager has open, and no others below the root.
+    /// tenant's number, which is exact below 2^32. And what earlier engines left of the same
+    /// content and layout in other instances below the same roots goes whole. All of that is a
+    /// miss. What another process, or another pager, has open there is left alone: erase with every
+    /// engine. [`Pager::uncleared`] names what was left.
     ///
     /// # Errors
     ///
     /// [`DiskCommandError::ErasurePending`] when it is not durable in time: while a store is still
-    /// being scanned, or holds a write that does not end. It goes on by itself.
-    /// [`DiskCommandError::NotErased`] when a drive fails it: nothing of it is served any more, but
-    /// it may be found by a later open. [`DiskCommandError::Refused`] and
+    /// being scanned, or holds a write that does not end, or another process has the root. It goes
+    /// on by itself.
+    /// [`DiskCommandError::NotErased`] when a drive fails it, or another process has had a root for
+    /// longer than `io_timeout`: nothing of it is served any more, but it may be found by a later
+    /// open. [`DiskCommandError::Refused`] and
     /// [`DiskCommandError::Gone`].
     ///
     /// # Examples

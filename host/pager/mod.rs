@@ -31,7 +31,7 @@ pub(crate) use config::{BYTES_PER_EXTENT_BYTE, INDEX_BYTES_PER_SLOT, STORE_OVERH
 pub use config::{OpenError, PagerConfig};
 pub use disk::{
     DEFAULT_SCRUB_BUDGET, DEFAULT_SYNC_INTERVAL, DiskCommandError, DiskConfig, DiskHealth,
-    DiskStripe, ProgressListener, ScrubTotals,
+    DiskStripe, ProgressListener, ScrubTotals, Unreached,
 };
 pub use erase::Erasure;
 pub use metrics::{HopTotals, Hops, Latency};
@@ -54,6 +54,7 @@ use config::Sizes;
 use device_thread::DeviceThread;
 use disk::{DiskCommand, DiskState, DiskThread, OpenedTier};
 use shared::{Setup, Shared, lock};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
@@ -287,16 +288,30 @@ impl Pager {
     ///
     /// Tickets under way on what is dropped end as [`Failure::Cleared`](crate::core::Failure).
     ///
+    /// What earlier engines left of the same content and layout in other instances below the same
+    /// roots goes with it. What another process, or another pager, has open there is left alone:
+    /// clear every engine. [`Pager::uncleared`] names what was left.
+    ///
     /// # Errors
     ///
     /// [`DiskCommandError`]: what lies on disk is not served by this pager any more, but may be
-    /// found by the next one. [`DiskCommandError::NotCleared`] names a stripe that was not reached.
+    /// found by the next one. [`DiskCommandError::NotCleared`] names every directory that was
+    /// not reached: stripes that were left out or fail, stores that could not be removed, roots
+    /// that another process has had for longer than `io_timeout`.
     pub fn clear(&self, timeout: Duration) -> Result<(), DiskCommandError> {
         self.shared.command(Core::clear);
         match self.shared.disk() {
             Some(_) => self.ask_disk(timeout, DiskCommand::Clear),
             None => Ok(()),
         }
+    }
+
+    /// Returns the directories of the same content and layout that the last [`Pager::clear`] or
+    /// [`Pager::erase`] left alone, because somebody had them open: an engine that has to be
+    /// cleared itself, or a process that is gone and whose last operations the kernel has not ended
+    /// yet. What lies in them is found by whoever opens them next.
+    pub fn uncleared(&self) -> Vec<PathBuf> {
+        self.shared.disk().map(DiskState::uncleared).unwrap_or_default()
     }
 
     /// Asks something of the disk thread and waits for the answer.

@@ -6,7 +6,7 @@
 //!
 //! Invariants: nothing happens but in the calls of this type and of the pager; time passes only
 //! when somebody moves the clock on. Calls that wait ([`Ticket::wait`](super::Ticket::wait),
-//! [`Pager::flush`], [`Pager::clear`]) would wait for ever: poll instead.
+//! [`Pager::flush`], [`Pager::clear`], [`Pager::erase`]) would wait for ever: poll instead.
 //!
 //! Only with the `testing` feature. Called by tests, here and of engines that link kvtide.
 
@@ -14,7 +14,7 @@ use super::clock::Clock;
 use super::device_thread::DeviceThread;
 use super::disk::{DiskCommand, DiskThread};
 use super::shared::Round;
-use super::{CloseReport, DiskCommandError, OpenError, Pager, PagerConfig, assemble};
+use super::{CloseReport, DiskCommandError, Erasure, OpenError, Pager, PagerConfig, assemble};
 use crate::core::Core;
 use crate::device::Device;
 use crate::io::Disk;
@@ -106,6 +106,16 @@ impl SimulatedPager {
     pub fn begin_clear(&self) -> Result<DiskAnswer, DiskCommandError> {
         self.pager.shared.command(Core::clear);
         self.pager.send_disk(DiskCommand::Clear).map(DiskAnswer)
+    }
+
+    /// Begins what [`Pager::erase`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pager::erase`].
+    pub fn begin_erase(&self, what: &Erasure) -> Result<DiskAnswer, DiskCommandError> {
+        let what = what.clone();
+        self.pager.send_disk(|answer| DiskCommand::Erase(what, answer)).map(DiskAnswer)
     }
 
     /// Does what [`Pager::close`] does. In place of waiting it calls `step`, which runs rounds and

@@ -7,9 +7,9 @@
 
 use super::StoreUuid;
 use super::error::{StoreCall, StoreError, StoreFile};
+use super::files::StoreFiles;
 use super::format::{Header, PAGE_BYTES, SUPERBLOCK_BYTES, SnapshotHeader, Superblock};
 use super::snapshot::{ScanReason, read_header, read_pages};
-use super::state::StoreFiles;
 use super::superblock::SuperblockCopies;
 use crate::fingerprint::StoreId;
 use crate::io::{Disk, IoBuffer, IoFault};

@@ -5,11 +5,11 @@
 //! <root>/<instance>/<store id>/{superblock,data,index}
 //! ```
 //!
-//! Whoever makes, opens, resizes or reclaims a store holds the root's lock meanwhile, so that two
+//! Whoever makes, opens, resizes or removes a store holds the root's lock meanwhile, so that two
 //! processes never decide on one directory at a time. A store's own lock is on its data file, for
 //! as long as it is open.
 //!
-//! Called by open, reclaim and survey.
+//! Called by open, reclaim, siblings and survey.
 
 use super::error::{StoreError, StoreFile};
 use crate::fingerprint::StoreId;
@@ -151,7 +151,7 @@ pub(super) fn wait_a_step(disk: &mut dyn Disk) {
     disk.wait(LOCK_STEP);
 }
 
-/// The root's lock: held while stores are made, opened, resized or reclaimed.
+/// The root's lock: held while stores are made, opened, resized or removed.
 #[derive(Debug)]
 #[must_use = "must be released"]
 pub(super) struct RootLock(FileId);
@@ -180,26 +180,35 @@ impl RootLock {
         Self::wait_for(disk, root, opened.file, wait).map(Some)
     }
 
+    /// Asks once for the lock of a root below which stores are open, so that it is there.
+    pub(super) fn ask(disk: &mut dyn Disk, root: &Path) -> Result<Self, StoreError> {
+        let OpenedFile { file, .. } = disk.open(&root.join(LOCK_NAME), OpenMode::ReadOnly)?;
+        Self::wait_for(disk, root, file, Duration::ZERO)
+    }
+
     fn wait_for(
         disk: &mut dyn Disk,
         root: &Path,
         file: FileId,
         wait: Duration,
     ) -> Result<Self, StoreError> {
-        let mut process = None;
-        for _ in 0..lock_tries(wait) {
-            match disk.lock(file) {
+        let mut tries_left = lock_tries(wait);
+        loop {
+            tries_left -= 1;
+            let refused = match disk.lock(file) {
                 Ok(Lock::Taken) => return Ok(Self(file)),
-                Ok(Lock::Held { process: holder }) => process = holder,
-                Err(error) => {
-                    disk.close(file);
-                    return Err(error.into());
+                Ok(Lock::Held { process }) if tries_left == 0 => {
+                    StoreError::Locked { path: root.to_owned(), process }
                 }
-            }
-            wait_a_step(disk);
+                Ok(Lock::Held { .. }) => {
+                    wait_a_step(disk);
+                    continue;
+                }
+                Err(error) => error.into(),
+            };
+            disk.close(file);
+            return Err(refused);
         }
-        disk.close(file);
-        Err(StoreError::Locked { path: root.to_owned(), process })
     }
 
     pub(super) fn release(self, disk: &mut dyn Disk) {

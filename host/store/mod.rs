@@ -10,6 +10,7 @@
 //! | `as_found.rs` | what files say before anybody trusts them |
 //! | `survey.rs` | [`survey`], [`Store::examine`]: stores in any state, for who looks after them |
 //! | `directory.rs` | where stores lie under a root; who has them |
+//! | `files.rs` | the three files, open |
 //! | `state.rs` | [`Store`]: slot writes, read checks, what is under way |
 //! | `task.rs` | [`Task`]: begin a run, clear, erase, sync, as steps among other operations |
 //! | `scan.rs` | [`Scan`]: the headers of all slots, after a run that was not closed |
@@ -18,6 +19,7 @@
 //! | `records.rs` | what each slot's header page holds on disk |
 //! | `verify.rs` | [`Expected`], [`ReadFault`]: whether a slot is what it should be |
 //! | `reclaim.rs` | room under a root: [`collect`] |
+//! | `siblings.rs` | [`Store::remove_siblings`]: stores of the same id in other instances |
 //! | `inspect.rs` | looking at a store without having it: [`inspect`], [`check`] |
 //! | `shape.rs` | [`ChunkShape`]: where parts lie |
 //! | `ids.rs`, `entry.rs`, `error.rs` | names, index entries, errors |
@@ -46,6 +48,7 @@ mod as_found;
 mod directory;
 mod entry;
 mod error;
+mod files;
 pub mod format;
 mod ids;
 mod inspect;
@@ -55,6 +58,7 @@ mod reclaim;
 mod records;
 mod scan;
 mod shape;
+mod siblings;
 mod snapshot;
 mod state;
 mod superblock;
@@ -72,6 +76,7 @@ pub use reclaim::{HeldStore, Reclaim, Reclaimed, collect, plan_collection};
 pub use records::Erasure;
 pub use scan::{Finding, Scan, ScanProgress, Scanned};
 pub use shape::ChunkShape;
+pub use siblings::Siblings;
 pub use snapshot::ScanReason;
 pub use state::{Landed, SlotWrite, Store};
 pub use superblock::SuperblockCopies;

@@ -9,11 +9,12 @@ use super::directory::{
     self, Attempt, Claimed, FoundStore, RootLock, attempt, lock_tries, path, wait_a_step,
 };
 use super::error::{StoreError, StoreFile};
+use super::files::StoreFiles;
 use super::format::{SUPERBLOCK_BYTES, index_bytes};
 use super::opener::Opener;
 use super::reclaim::Reclaim;
 use super::snapshot::ScanReason;
-use super::state::{Change, Store, StoreFiles};
+use super::state::{Change, Store};
 use super::survey::{Holder, lock};
 use super::task::{Step, TagSpace, Task};
 use super::{ChunkShape, Entry, StoreUuid};

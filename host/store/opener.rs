@@ -8,11 +8,12 @@
 use super::as_found::AsFound;
 use super::directory::{Claimed, FoundStore};
 use super::error::{StoreCall, StoreError, StoreFile};
+use super::files::StoreFiles;
 use super::format::{SnapshotHeader, Superblock};
 use super::open::{ALONE, Opened, Recovery, StoreOptions, note};
 use super::reclaim::make_room;
 use super::snapshot::{ScanReason, header_buffer, write_buffers};
-use super::state::{Change, Store, StoreFiles};
+use super::state::{Change, Store};
 use super::superblock::Copy;
 use super::task::{Step, Task};
 use super::{Epoch, Generation};

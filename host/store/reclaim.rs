@@ -4,7 +4,7 @@
 //! models that nobody serves any more included. When a store does not fit, those that nobody has
 //! locked are removed, the one that was written least recently first.
 //!
-//! Called by open with the root's lock held, and by `kvtide gc`.
+//! Called by open and siblings with the root's lock held, and by `kvtide gc`.
 
 use super::directory::{FoundStore, RootLock, find_stores, none_if_absent, path};
 use super::error::{StoreError, StoreFile};
@@ -58,7 +58,7 @@ pub fn collect(
     lock_wait: Duration,
 ) -> Result<Reclaimed, StoreError> {
     let lock = RootLock::take(disk, root, lock_wait)?;
-    let collected = reclaim_until(disk, root, remove, |_, used| Ok(used <= target.get()));
+    let collected = reclaim_until(disk, root, reclaim_one, |_, used| Ok(used <= target.get()));
     lock.release(disk);
     collected
 }
@@ -99,7 +99,7 @@ pub(super) fn make_room(
         Ok(needed.get() <= available)
     };
     let reclaimed = match reclaim {
-        Reclaim::OldestFirst => reclaim_until(disk, root, remove, &mut fits)?.stores,
+        Reclaim::OldestFirst => reclaim_until(disk, root, reclaim_one, &mut fits)?.stores,
         Reclaim::Off => {
             let used = used(&find_stores(disk, root)?);
             fits(disk, used)?;
@@ -146,10 +146,24 @@ fn used(stores: &[FoundStore]) -> u64 {
     stores.iter().fold(0, |sum, store| sum.saturating_add(store.bytes.get()))
 }
 
-/// Removes a store that nobody has; returns who does where somebody does. The root's lock is held.
+/// Removes a store that nobody has, and says so; returns who does where somebody does.
+fn reclaim_one(disk: &mut dyn Disk, store: &FoundStore) -> Result<Option<Holder>, StoreError> {
+    let held_by = remove(disk, store)?;
+    if held_by.is_none() {
+        let (directory, bytes) = (store.directory.display(), store.bytes);
+        tracing::warn!(%directory, %bytes, "reclaimed a store that nobody had open");
+    }
+    Ok(held_by)
+}
+
+/// Removes a store that nobody has, durably; returns who does where somebody does. The root's lock
+/// is held.
 ///
 /// The data goes first, durably: a directory without it is known to hold nothing.
-fn remove(disk: &mut dyn Disk, store: &FoundStore) -> Result<Option<Holder>, StoreError> {
+pub(super) fn remove(
+    disk: &mut dyn Disk,
+    store: &FoundStore,
+) -> Result<Option<Holder>, StoreError> {
     let directory = &store.directory;
     let data = path(directory, StoreFile::Data);
     let opened = none_if_absent(disk.open(&data, OpenMode::Existing))?;
@@ -159,10 +173,6 @@ fn remove(disk: &mut dyn Disk, store: &FoundStore) -> Result<Option<Holder>, Sto
     };
     if let Some(opened) = opened {
         disk.close(opened.file);
-    }
-    if let Ok(None) = removed {
-        let (directory, bytes) = (directory.display(), store.bytes);
-        tracing::warn!(%directory, %bytes, "reclaimed a store that nobody had open");
     }
     removed
 }

@@ -8,6 +8,7 @@
 //! Called by the pager's disk thread.
 
 use super::error::{StoreCall, StoreError, StoreFile};
+use super::files::StoreFiles;
 use super::format::{Header, HeaderStamp, PAGE_BYTES, Page, SnapshotEntry, Superblock};
 use super::records::{Erasure, Filter, Record, Records};
 use super::superblock::Copy;
@@ -16,40 +17,11 @@ use super::verify::{Expected, ReadFault};
 use super::{ChunkShape, Entry, Epoch, Generation, StoreUuid};
 use crate::capability::Downgrade;
 use crate::fingerprint::StoreId;
-use crate::io::{Disk, FileId, IoBuffer, IoFault};
+use crate::io::{FileId, IoBuffer, IoFault};
 use crate::key::Key;
 use crate::units::SlotIndex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-
-/// The open files of a store.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StoreFiles {
-    pub(super) superblock: FileId,
-    pub(super) data: FileId,
-    pub(super) index: FileId,
-}
-
-impl StoreFiles {
-    pub(super) const fn get(self, file: StoreFile) -> FileId {
-        match file {
-            StoreFile::Superblock => self.superblock,
-            StoreFile::Data => self.data,
-            StoreFile::Index => self.index,
-        }
-    }
-
-    pub(super) const fn all(self) -> [FileId; 3] {
-        [self.data, self.superblock, self.index]
-    }
-
-    /// Closes all of them; the lock goes with the data file, so that one last.
-    pub(super) fn close(self, disk: &mut dyn Disk) {
-        disk.close(self.superblock);
-        disk.close(self.index);
-        disk.close(self.data);
-    }
-}
 
 /// A change of the superblock.
 #[derive(Clone, Copy, Debug)]
@@ -197,7 +169,7 @@ impl Store {
     pub fn generation(&self, slot: SlotIndex) -> Option<Generation> {
         let record = self.records.get(slot)?;
         let is_known = record != Record::UNKNOWN && record != Record::EMPTY;
-        is_known.then_some(record.generation)
+        (is_known && record.generation >= self.min_generation).then_some(record.generation)
     }
 
     /// Takes note that a slot does not hold what was written: until it is written anew, nobody
@@ -241,7 +213,6 @@ impl Store {
     pub fn clear(&mut self, space: TagSpace) -> Task {
         let min_generation = self.next_generation();
         self.min_generation = min_generation;
-        self.records.forget_before(min_generation);
         self.newest.clear();
         Task::new(space, [Step::Change(Change::Clear { min_generation })])
     }
@@ -375,7 +346,8 @@ impl Store {
             self.records.set(slot, Record::UNKNOWN);
             Landed::Failed
         } else if record.generation < self.min_generation {
-            self.records.set(slot, Record::EMPTY);
+            let is_gone = record.generation < self.superblock.min_generation;
+            self.records.set(slot, if is_gone { Record::EMPTY } else { record });
             Landed::Cleared
         } else {
             self.records.set(slot, record);
@@ -483,6 +455,10 @@ impl Store {
     pub(super) fn commit(&mut self, next: Superblock) {
         if next.epoch > self.superblock.epoch {
             self.run = Some(0);
+        }
+        // Not before: an erasure that comes in between still has to know where the chunks lie.
+        if next.min_generation > self.superblock.min_generation {
+            self.records.forget_before(next.min_generation);
         }
         self.superblock = next;
         self.changing = None;

@@ -387,10 +387,13 @@ fn an_erasure_that_the_drive_fails_names_the_directory() {
     engine.pager.flush(PATIENT).expect("flushed");
     drive.inject(SimRule::new(SimFault::Error).on(SimKind::Write).named("data"));
     let error = engine.pager.erase(&Erasure::Tenant(ALICE), PATIENT).expect_err("it is failed");
-    let DiskCommandError::NotErased { directory, .. } = &error else { panic!("{error}") };
+    let DiskCommandError::NotErased { unreached } = &error else { panic!("{error}") };
     let message = error.to_string();
-    assert!(message.contains(&directory.display().to_string()), "{message}");
-    assert!(message.contains("check the drive"), "{message}");
+    assert!(!unreached.is_empty());
+    for one in unreached {
+        assert!(message.contains(&one.directory.display().to_string()), "{message}");
+    }
+    assert!(message.contains("check the drives"), "{message}");
     assert_gone(&engine, HERS);
     assert_eq!(hit_tokens(&engine, HIS), ALL_TOKENS, "what was not erased is still served");
     wait_for(&engine, |health| matches!(health, DiskHealth::ReadOnly { .. }));

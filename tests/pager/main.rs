@@ -6,5 +6,6 @@ mod engine;
 mod erase;
 mod faults;
 mod recovery;
+mod siblings;
 mod stress;
 mod stripes;

@@ -8,7 +8,9 @@ use crate::engine::{Engine, Worker, keys};
 use kvtide::core::{Stage, StorePoint, WritePolicy};
 use kvtide::device::cpu::CpuConfig;
 use kvtide::io::sim::{SimDrive, SimFault, SimKind, SimOptions, SimRule};
-use kvtide::pager::{DiskCommandError, DiskConfig, DiskHealth, DiskStripe, Health, OpenError};
+use kvtide::pager::{
+    DiskCommandError, DiskConfig, DiskHealth, DiskStripe, Erasure, Health, OpenError,
+};
 use kvtide::store::{StoreError, find_stores};
 use kvtide::units::{ByteCount, GroupIndex};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -86,7 +88,9 @@ fn stripes_are_filled_together_each_within_its_capacity_and_come_back_warm() {
     let one = try_open(&drive, 14, &["one"]).expect("opens");
     let half = one.pager.disk_slots(GroupIndex::new(0)).expect("the group is there");
     assert_eq!(2 * (half.used + half.free), slots.used + slots.free);
-    assert!(half.used.abs_diff(slots.used - half.used) <= 2, "{half:?} of {slots:?}");
+    // With so small a host tier each has one write under way: what comes then takes the other.
+    let unevenness = half.used.abs_diff(slots.used - half.used);
+    assert!(unevenness <= slots.used / 4, "{half:?} of {slots:?}");
     assert!(close(one));
     for root in ["one", "two"] {
         let bytes = bytes(&drive, root);
@@ -285,11 +289,8 @@ fn a_clear_that_does_not_reach_every_stripe_says_which() {
     drive.inject(SimRule::new(SimFault::Vanish).named("two"));
     let engine = open(&drive, 60);
     let error = engine.pager.clear(PATIENT).expect_err("one stripe still holds old KV");
-    assert!(
-        matches!(&error, DiskCommandError::NotCleared { root, .. } if root == Path::new("two")),
-        "{error}"
-    );
-    assert!(error.to_string().contains("remove that directory"), "{error}");
+    assert_eq!(uncleared(&error), [Path::new("two")]);
+    assert!(error.to_string().contains("two (") && error.to_string().contains("remove"), "{error}");
     close(engine);
     drive.clear_faults();
     drive.cut_power();
@@ -304,10 +305,7 @@ fn a_clear_that_does_not_reach_every_stripe_says_which() {
     engine.pager.flush(PATIENT).expect("flushed");
     drive.inject(SimRule::new(SimFault::Vanish).named("one").at(0));
     let error = engine.pager.clear(PATIENT).expect_err("one stripe still holds old KV");
-    assert!(
-        matches!(&error, DiskCommandError::NotCleared { root, .. } if root == Path::new("one")),
-        "{error}"
-    );
+    assert_eq!(uncleared(&error), [Path::new("one")]);
     assert_eq!(hit_tokens(&engine, 9), 0, "in this run nothing of it is found");
     close(engine);
     // Once both are there, a clear is one again.
@@ -419,10 +417,10 @@ fn no_fault_of_one_stripe_brings_a_wrong_byte() {
 }
 
 /// A folder below the temporary one, removed at the end.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -474,4 +472,47 @@ fn two_directories_of_this_machine_serve_as_one_tier() {
     assert_eq!(engine.pager.disk_health(), Some(DiskHealth::Serving));
     assert_eq!(hit_tokens(&engine, 4), ALL_TOKENS);
     assert!(close(engine));
+}
+
+/// The directories that a clear did not reach.
+fn uncleared(error: &DiskCommandError) -> Vec<&Path> {
+    let DiskCommandError::NotCleared { unreached } = error else { panic!("{error}") };
+    unreached.iter().map(|one| one.directory.as_path()).collect()
+}
+
+#[test]
+fn a_clear_names_every_stripe_that_it_does_not_reach() {
+    let drive = SimDrive::new(10);
+    for root in ["one", "two", "three"] {
+        drive.mount(Path::new(root));
+    }
+    let engine = try_open(&drive, 60, &["one", "two", "three"]).expect("opens");
+    store_one(&engine, 4);
+    assert!(close(engine));
+    drive.inject(SimRule::new(SimFault::Vanish).named("two"));
+    let engine = try_open(&drive, 60, &["one", "two", "three"]).expect("opens");
+    drive.inject(SimRule::new(SimFault::Vanish).named("three"));
+    let error = engine.pager.clear(PATIENT).expect_err("two stripes still hold old KV");
+    assert_eq!(uncleared(&error), [Path::new("two"), Path::new("three")]);
+    close(engine);
+}
+
+#[test]
+fn an_erasure_is_not_pending_for_a_stripe_that_was_lost_while_it_was_scanned() {
+    let drive = drives(14);
+    let engine = open(&drive, 60);
+    let keys = store_one(&engine, 4).concat();
+    engine.pager.flush(PATIENT).expect("flushed");
+    drive.cut_power();
+    close(engine);
+    for store in find_stores(&mut drive.disk(99), Path::new("two")).expect("it can be listed") {
+        let data = store.directory.join("data").display().to_string();
+        drive.inject(SimRule::new(SimFault::Error).on(SimKind::Read).named(&data));
+    }
+    let engine = open(&drive, 60);
+    wait_for(&engine, |health| matches!(health, DiskHealth::Degraded { .. }));
+    let erased = engine.pager.erase(&Erasure::Keys(keys), PATIENT);
+    let Err(DiskCommandError::NotErased { unreached }) = erased else { panic!("{erased:?}") };
+    assert!(unreached.iter().all(|one| one.directory.starts_with("two")), "{unreached:?}");
+    close(engine);
 }

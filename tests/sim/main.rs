@@ -9,9 +9,10 @@
 //! |---|---|
 //! | `KVTIDE_SIM_RUNS` | how many runs; 200 unless given |
 //! | `KVTIDE_SIM_SEED` | the first run's seed; 0 unless given |
-//! | `KVTIDE_SIM_PLAY` | plays one run, in the digits that a failure prints |
+//! | `KVTIDE_SIM_PLAY` | a file with one run in words, as a failure prints it, for `plays_one` |
 
 mod minimise;
+mod sweeps;
 mod system;
 
 use minimise::minimise;
@@ -20,7 +21,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use system::{SETUP_BYTES, STEP_BYTES, Tally};
+use system::{Run, SETUP_BYTES, STEP_BYTES, Tally, play, scatter};
 
 /// Steps of one run.
 const STEP_COUNT: usize = 400;
@@ -35,36 +36,23 @@ fn given(variable: &str) -> Option<u64> {
 }
 
 /// Returns the run of a seed.
-fn run_of(seed: u64) -> Vec<u8> {
+fn run_of(seed: u64) -> Run {
     let length = SETUP_BYTES + STEP_COUNT * STEP_BYTES;
-    let words = (0..length.div_ceil(8) as u64)
-        .map(|word| system::scatter(system::scatter(seed) ^ word).to_le_bytes());
-    words.flatten().take(length).collect()
-}
-
-fn digits(run: &[u8]) -> String {
-    run.iter().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"))
-}
-
-fn from_digits(digits: &str) -> Vec<u8> {
-    let digits = digits.trim();
-    let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
-    let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
-    bytes.unwrap_or_else(|| panic!("a run is written in pairs of hexadecimal digits: {digits}"))
+    let words =
+        (0..length.div_ceil(8) as u64).map(|word| scatter(scatter(seed) ^ word).to_le_bytes());
+    let bytes: Vec<u8> = words.flatten().take(length).collect();
+    Run::of_bytes(&bytes).expect("enough bytes")
 }
 
 /// Makes a run that fails short, and fails with it.
-fn report(seed: u64, run: &[u8]) -> ! {
+fn report(seed: u64, run: &Run) -> ! {
     let hook = take_hook();
     set_hook(Box::new(|_| {}));
-    let shortest = minimise(run, |run| catch_unwind(|| system::run(run)).is_err());
+    let shortest = minimise(run, |run| catch_unwind(|| play(run)).is_err());
     set_hook(hook);
-    println!("seed {seed} fails, also with no more than this:");
-    for step in system::describe(&shortest) {
-        println!("    {step}");
-    }
-    println!("KVTIDE_SIM_PLAY={} cargo test --test sim plays_one", digits(&shortest));
-    let tally = system::run(&shortest);
+    println!("seed {seed} fails, also with no more than this; put it into a file and play it with");
+    println!("KVTIDE_SIM_PLAY=FILE cargo test --test sim plays_one\n\n{shortest}");
+    let tally = play(&shortest);
     panic!("seed {seed} fails, and not when it is played again: {tally:?}");
 }
 
@@ -86,7 +74,7 @@ fn no_seed_brings_a_wrong_byte_or_loses_what_was_promised_or_hangs() {
                     if seed >= end || failed.lock().expect("nobody panics with it").is_some() {
                         break;
                     }
-                    match catch_unwind(|| system::run(&run_of(seed))) {
+                    match catch_unwind(|| play(&run_of(seed))) {
                         Ok(one) => tally.add(one),
                         Err(_) => *failed.lock().expect("nobody panics with it") = Some(seed),
                     }
@@ -114,7 +102,7 @@ fn what_was_found_once_stays_found() {
         let path = entry.expect("a readable folder").path();
         let run = std::fs::read_to_string(&path).expect("a readable seed");
         println!("{}", path.display());
-        system::run(&from_digits(&run));
+        play(&Run::parse(&run));
         count += 1;
     }
     assert!(count > 0, "no seed in {}", folder.display());
@@ -123,9 +111,9 @@ fn what_was_found_once_stays_found() {
 #[test]
 fn plays_one() {
     let run = match std::env::var("KVTIDE_SIM_PLAY") {
-        Ok(digits) => from_digits(&digits),
+        Ok(path) => Run::parse(&std::fs::read_to_string(path).expect("a readable file")),
         Err(_) => run_of(given("KVTIDE_SIM_SEED").unwrap_or(0)),
     };
-    let tally = system::run(&run);
+    let tally = play(&run);
     assert!(tally.lives > 0, "{tally:?}");
 }

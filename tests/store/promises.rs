@@ -415,3 +415,18 @@ fn what_was_cleared_and_never_written_over_is_not_found_by_a_scan() {
     let found: Vec<SlotIndex> = rig.index.keys().copied().collect();
     assert_eq!(found, [SlotIndex::new(4)]);
 }
+
+#[test]
+fn an_erasure_that_a_clear_overtakes_is_durable_all_the_same() {
+    let drive = SimDrive::new(16);
+    let mut oracle = Oracle::default();
+    let mut rig = filled(&drive, &mut oracle);
+    let erase = rig.store.erase(TagSpace::new(9), &Erasure::Tenant(ALICE)).expect("recovered");
+    // Its superblock write has not begun yet, and never will: the process is killed.
+    let _clear = rig.store.clear(TagSpace::new(10));
+    erase.run(&mut rig.store, &mut rig.disk).expect("the drive is good");
+    for slot in (0..4).map(SlotIndex::new) {
+        let image = rig.read(slot).expect("the drive is good");
+        assert_eq!(image[..4096], [0; 4096], "slot {slot} was erased");
+    }
+}

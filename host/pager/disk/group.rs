@@ -55,7 +55,7 @@ pub(in crate::pager) struct GroupStore {
     waiting: Vec<u32>,
     /// Something was written since the last sync began.
     is_synced: bool,
-    /// The scan found chunks since the last sync began: whoever wrote them may not have synced them.
+    /// The scan found chunks since the last sync began: who wrote them may not have synced them.
     has_found: bool,
     /// Incidents in a row, by hop: writes, reads.
     incidents: [Incidents; 2],
@@ -266,9 +266,10 @@ impl GroupStore {
         self.erasures.push(PendingErasure { number, erased, before });
     }
 
-    /// Returns the erasures that can begin.
+    /// Returns the erasures that can begin, or never will: those of a store that was lost.
     pub(super) fn take_erasures(&mut self) -> Vec<PendingErasure> {
-        if self.scan.is_some() { Vec::new() } else { std::mem::take(&mut self.erasures) }
+        let must_wait = self.scan.is_some() && !self.is_lost;
+        if must_wait { Vec::new() } else { std::mem::take(&mut self.erasures) }
     }
 
     /// Returns how far the scan came, if it moved on since the last call.

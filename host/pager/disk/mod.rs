@@ -29,5 +29,5 @@ pub use config::{
 };
 pub(super) use open::{OpenedTier, open};
 pub(super) use state::{DiskCommand, DiskState};
-pub use state::{DiskCommandError, DiskHealth, ScrubTotals};
+pub use state::{DiskCommandError, DiskHealth, ScrubTotals, Unreached};
 pub(super) use thread::DiskThread;

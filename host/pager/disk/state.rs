@@ -100,6 +100,21 @@ pub struct ScrubTotals {
     pub rotten: u64,
 }
 
+/// A directory in which a clear or an erasure was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreached {
+    /// The directory.
+    pub directory: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+/// Names all of them.
+fn list(unreached: &[Unreached]) -> String {
+    let name = |one: &Unreached| format!("{} ({})", one.directory.display(), one.reason);
+    unreached.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
 /// Why a command of the disk tier did not do what it should.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -112,21 +127,21 @@ pub enum DiskCommandError {
     TimedOut,
     /// An erasure was not durable in time.
     #[error(
-        "what is to be erased may still be on disk: the disk tier is being scanned, or a write \
-         does not end; the erasure goes on by itself, and erasing the same once more waits for it"
+        "what is to be erased may still be on disk: the disk tier is being scanned, a write does \
+         not end, or another process has the root; the erasure goes on by itself, and erasing the \
+         same once more waits for it"
     )]
     ErasurePending,
-    /// An erasure failed.
+    /// An erasure failed in some stores.
     #[error(
-        "what was to be erased is not served any more, but may still be in {} ({reason}); check \
-         the drive, then open the pager anew and erase once more, or remove that directory",
-        .directory.display()
+        "what was to be erased is not served any more, but may still be in {}; check the drives, \
+         then open the pager anew and erase once more, or remove these directories",
+        list(.unreached)
     )]
     NotErased {
-        /// The directory of the store, or of the stripe that could not be opened.
-        directory: PathBuf,
-        /// Why.
-        reason: String,
+        /// Directories of stores, those beside the open ones included, or of stripes that could not
+        /// be opened or looked through.
+        unreached: Vec<Unreached>,
     },
     /// The tier takes no more writes.
     #[error("the disk tier takes no more writes: {reason}")]
@@ -134,17 +149,16 @@ pub enum DiskCommandError {
         /// Why.
         reason: String,
     },
-    /// A stripe was not cleared durably: its drive fails, or could not be opened.
+    /// Directories were not cleared durably: their drives fail or could not be opened, or another
+    /// process has had the root for too long.
     #[error(
-        "{} was not cleared ({reason}), the rest of the disk tier was; remove that directory \
-         before it is used again, or what it held comes back",
-        .root.display()
+        "not cleared: {}; clear once more, or remove what is named here before it is used again, \
+         or what it held comes back; all else was cleared",
+        list(.unreached)
     )]
     NotCleared {
-        /// The stripe's directory.
-        root: PathBuf,
-        /// Why.
-        reason: String,
+        /// Directories of stripes, or of stores beside those that are open in them.
+        unreached: Vec<Unreached>,
     },
     /// The store failed it.
     #[error(transparent)]
@@ -193,6 +207,8 @@ pub(in crate::pager) struct DiskState {
     /// Of each store, and the group that it is of.
     health: Mutex<Vec<(GroupIndex, DiskHealth)>>,
     missing: Vec<MissingStripe>,
+    /// Of each store, the directories beside it that the last clear or erasure left to others.
+    uncleared: Mutex<Vec<Vec<PathBuf>>>,
     scrubbed: Mutex<ScrubTotals>,
 }
 
@@ -202,11 +218,13 @@ impl DiskState {
         health: Vec<(GroupIndex, DiskHealth)>,
         missing: Vec<MissingStripe>,
     ) -> Self {
+        let uncleared = Mutex::new(vec![Vec::new(); health.len()]);
         Self {
             inbox: Mutex::new(Some(Inbox::default())),
             waker,
             health: Mutex::new(health),
             missing,
+            uncleared,
             scrubbed: Mutex::new(ScrubTotals::default()),
         }
     }
@@ -290,6 +308,16 @@ impl DiskState {
         &self.missing
     }
 
+    /// Returns the directories that the last clear or erasure left to others.
+    pub(in crate::pager) fn uncleared(&self) -> Vec<PathBuf> {
+        lock(&self.uncleared).concat()
+    }
+
+    /// Notes which directories beside a store were left to others.
+    pub(super) fn set_uncleared(&self, store: usize, directories: Vec<PathBuf>) {
+        lock(&self.uncleared)[store] = directories;
+    }
+
     /// Whether a store's disk was given up.
     pub(super) fn is_lost(&self, store: usize) -> bool {
         matches!(lock(&self.health)[store], (_, DiskHealth::Lost { .. }))
@@ -310,16 +338,10 @@ impl DiskState {
 }
 
 impl MissingStripe {
-    /// Why a clear did not reach it.
-    pub(super) fn not_cleared(&self) -> DiskCommandError {
+    /// Why a clear or an erasure did not reach it.
+    pub(super) fn unreached(&self) -> Unreached {
         let Self { root, reason } = self.clone();
-        DiskCommandError::NotCleared { root, reason }
-    }
-
-    /// Why an erasure did not reach it.
-    pub(super) fn not_erased(&self) -> DiskCommandError {
-        let Self { root, reason } = self.clone();
-        DiskCommandError::NotErased { directory: root, reason }
+        Unreached { directory: root, reason }
     }
 
     fn health(&self) -> DiskHealth {

@@ -9,6 +9,7 @@
 //! with it until its report; a command is answered once.
 
 mod hops;
+mod siblings;
 mod tasks;
 
 use super::config::{DiskConfig, ProgressListener};
@@ -24,6 +25,7 @@ use crate::pager::shared::{Effects, Round, Shared};
 use crate::store::{ScanProgress, TagSpace};
 use crate::units::GroupIndex;
 use hops::{Flight, StuckHop};
+use siblings::PendingSiblings;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -56,6 +58,7 @@ pub(in crate::pager) struct DiskThread {
     tasks: Vec<RunningTask>,
     clearings: Vec<Clearing>,
     next_clearing: u32,
+    siblings: Vec<PendingSiblings>,
     /// Writes into slots that are being erased.
     parked: Vec<u32>,
     syncs: Syncs,
@@ -87,6 +90,7 @@ impl DiskThread {
             tasks: Vec::new(),
             clearings: Vec::new(),
             next_clearing: 0,
+            siblings: Vec::new(),
             parked: Vec::new(),
             syncs: Syncs::new(settings.sync_interval, now),
             scrubber: Scrubber::new(SCRUB, settings.scrub_budget, now),
@@ -147,6 +151,7 @@ impl DiskThread {
         self.start_hops();
         self.scan();
         self.advance_tasks();
+        self.remove_siblings();
         self.sync_if_due();
         self.scrub();
         self.disk.poll(&mut self.finished);
@@ -195,6 +200,7 @@ impl DiskThread {
         self.flights.is_empty()
             && self.requests.is_empty()
             && self.tasks.is_empty()
+            && self.siblings.is_empty()
             && !self.scrubber.is_reading()
             && self.stores.iter().all(GroupStore::is_quiet)
     }

@@ -7,7 +7,7 @@ use kvtide::device::cpu::DeviceMemory;
 use kvtide::key::Key;
 use kvtide::layout::engines::{KeyValueBase, KeyValueCache, LatentCache, LayerBase};
 use kvtide::layout::{Attention, ElementType, Layout, Paging};
-use kvtide::units::{BlockCount, BlockId, ByteCount, GroupIndex, TokenCount};
+use kvtide::units::{BlockCount, BlockId, ByteCount, GroupIndex, TenantId, TokenCount};
 use std::sync::Arc;
 
 pub(crate) const GROUP_COUNT: usize = 2;
@@ -37,8 +37,16 @@ pub(crate) fn group_index(at: usize) -> GroupIndex {
 /// Conversations that there are.
 pub(crate) const CONVERSATION_COUNT: usize = 32;
 
+/// Tenants: each has conversations of its own.
+pub(crate) const TENANT_COUNT: usize = 2;
+
+/// Returns whose conversation it is.
+pub(crate) fn tenant_of(conversation: usize) -> TenantId {
+    TenantId::new(1 + (conversation / (CONVERSATION_COUNT / TENANT_COUNT)) as u64)
+}
+
 /// The keys of a conversation's first chunks in one group: conversations share prefixes, as the
-/// paths of two trees do.
+/// paths of two trees do, one a tenant.
 pub(crate) fn keys(group: usize, conversation: usize, chunk_count: usize) -> Vec<Key> {
     let mut name = (conversation >> 4 << 8 | group) as u64;
     (0..chunk_count)

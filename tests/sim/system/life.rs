@@ -1,7 +1,9 @@
 //! One process: an open pager, and what the engine has under way in it.
 
-use super::engine::{BLOCKS_PER_CHUNK, CHUNK_TOKENS, Engine, GROUP_COUNT, group_index, keys};
-use super::oracle::Oracle;
+use super::engine::{
+    BLOCKS_PER_CHUNK, CHUNK_TOKENS, Engine, GROUP_COUNT, group_index, keys, tenant_of,
+};
+use super::oracle::{CHUNK_COUNT_MAX, Oracle};
 use super::step::HOPS;
 use super::world::Tally;
 use kvtide::core::{Failure, Stage};
@@ -9,13 +11,32 @@ use kvtide::device::cpu::{CpuDevice, OpenWork};
 use kvtide::device::{EventHandle, Ready};
 use kvtide::io::sim::{SimClock, SimDrive};
 use kvtide::key::Key;
-use kvtide::pager::{DiskAnswer, LoadChunks, Plan, SimulatedPager, StoreChunks, Ticket};
-use kvtide::units::{BlockId, GroupIndex, TenantId, Timestamp};
+use kvtide::pager::{DiskAnswer, Erasure, LoadChunks, Plan, SimulatedPager, StoreChunks, Ticket};
+use kvtide::units::{BlockId, GroupIndex, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long anything that was asked for may take: its own deadline, then a device operation or a
+/// disk operation that had begun, and one look at the clock each.
+const SETTLE_TIME: Duration = Duration::from_secs(3 + 2 + 2 * 2 + 1);
+
 /// Rounds without virtual time after which something spins.
 const ROUND_COUNT_MAX: u32 = 20_000;
+
+/// A prompt that the engine is to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prompt {
+    pub(crate) conversation: usize,
+    pub(crate) chunk_count: usize,
+    /// Whether its load and store wait for work of the engine, and whether its plan is kept.
+    pub(crate) how: usize,
+}
+
+impl Prompt {
+    fn keys(self, group: GroupIndex) -> Vec<Key> {
+        keys(usize::from(group.get()), self.conversation, self.chunk_count)
+    }
+}
 
 /// A store or load under way.
 #[derive(Debug)]
@@ -27,8 +48,8 @@ struct Request {
     is_store: bool,
     /// Of what is stored.
     version: u32,
-    /// The oldest version that a load may bring.
-    floor: u32,
+    /// The oldest version of each chunk that a load may bring.
+    floors: Vec<u32>,
     /// What of the engine's it waits for.
     work: Option<(EventHandle, OpenWork)>,
     /// The blocks are the engine's again.
@@ -40,6 +61,7 @@ struct Request {
 enum Question {
     Flush,
     Clear { version: u32 },
+    Erase { version: u32, keys: Vec<Key> },
 }
 
 /// An open pager and its engine.
@@ -77,27 +99,20 @@ impl Life {
     }
 
     /// Runs a prompt: what hits is loaded, the rest is computed and stored.
-    pub(crate) fn request(
-        &mut self,
-        engine: &mut Engine,
-        oracle: &Oracle,
-        conversation: usize,
-        chunk_count: usize,
-        how: usize,
-    ) {
+    pub(crate) fn request(&mut self, engine: &mut Engine, oracle: &Oracle, prompt: Prompt) {
         let lists: Vec<Vec<Key>> =
-            (0..GROUP_COUNT).map(|group| keys(group, conversation, chunk_count)).collect();
+            (0..GROUP_COUNT).map(|group| prompt.keys(group_index(group))).collect();
         let lists: Vec<&[Key]> = lists.iter().map(Vec::as_slice).collect();
         let Ok(plan) = self.pager.pager().lookup(&lists) else { return };
         for (at, keys) in lists.iter().enumerate() {
             let held = plan.groups()[at];
             let first = held.first_chunk as usize;
             let end = first + held.chunk_count as usize;
-            self.load(engine, oracle, &plan, group_index(at), &keys[first..end], how);
+            self.load(engine, oracle, &plan, group_index(at), &keys[first..end], prompt.how);
             let computed = (plan.tokens().get() / CHUNK_TOKENS) as usize;
-            self.store(engine, oracle, group_index(at), keys, computed, how >> 2);
+            self.store(engine, oracle, group_index(at), prompt, computed);
         }
-        if how & 1 << 4 == 0 {
+        if prompt.how & 1 << 4 == 0 {
             self.plans.push(plan);
         }
     }
@@ -135,7 +150,7 @@ impl Life {
                 blocks,
                 is_store: false,
                 version: oracle.version,
-                floor: oracle.floor,
+                floors: keys.iter().map(|key| oracle.floor(*key)).collect(),
                 work,
                 is_released: false,
             }),
@@ -149,16 +164,16 @@ impl Life {
         engine: &mut Engine,
         oracle: &Oracle,
         group: GroupIndex,
-        keys: &[Key],
+        prompt: Prompt,
         first: usize,
-        how: usize,
     ) {
+        let keys = prompt.keys(group);
         let stored = &keys[first.min(keys.len())..];
         if stored.is_empty() {
             return;
         }
         let Some(blocks) = engine.lend(group, stored.len()) else { return };
-        let (ready, work) = self.ready(how);
+        let (ready, work) = self.ready(prompt.how >> 2);
         let version = oracle.version;
         if work.is_none() {
             compute(engine, group, stored, version, &blocks);
@@ -169,7 +184,7 @@ impl Life {
             parent,
             keys: stored,
             blocks: &blocks,
-            tenant: TenantId::new(0),
+            tenant: tenant_of(prompt.conversation),
             ready,
             timeout: None,
         };
@@ -181,7 +196,7 @@ impl Life {
                 blocks,
                 is_store: true,
                 version,
-                floor: oracle.floor,
+                floors: Vec::new(),
                 work,
                 is_released: false,
             }),
@@ -233,6 +248,26 @@ impl Life {
         }
     }
 
+    /// Erases the chunks of a conversation from one of them on.
+    pub(crate) fn erase_keys(&mut self, oracle: &mut Oracle, conversation: usize, first: usize) {
+        let all = (0..GROUP_COUNT)
+            .flat_map(|group| keys(group, conversation, CHUNK_COUNT_MAX).into_iter().skip(first));
+        let keys: Vec<Key> = all.collect();
+        self.erase(oracle, &Erasure::Keys(keys.clone()), keys);
+    }
+
+    pub(crate) fn erase_tenant(&mut self, oracle: &mut Oracle, conversation: usize) {
+        let tenant = tenant_of(conversation);
+        self.erase(oracle, &Erasure::Tenant(tenant), Oracle::keys_of(tenant));
+    }
+
+    fn erase(&mut self, oracle: &mut Oracle, what: &Erasure, keys: Vec<Key>) {
+        let version = oracle.begin_erasure();
+        if let Ok(answer) = self.pager.begin_erase(what) {
+            self.questions.push((Question::Erase { version, keys }, answer));
+        }
+    }
+
     /// Takes in what has been answered and what has ended, and checks every byte of it.
     ///
     /// With `may_fail` the disk tier may have failed what was asked of it.
@@ -246,8 +281,13 @@ impl Life {
         self.questions.retain(|(question, answer)| {
             let Some(answer) = answer.poll() else { return true };
             match (question, answer) {
+                // A store that somebody has keeps what it holds; here, an operation that hangs.
+                (_, Ok(())) if !self.pager.pager().uncleared().is_empty() => {
+                    assert!(oracle.has_faults, "a store is held by nobody");
+                }
                 (Question::Clear { version }, Ok(())) => oracle.cleared(*version),
-                (Question::Flush | Question::Clear { .. }, Err(error)) => {
+                (Question::Erase { version, keys }, Ok(())) => oracle.erased(keys, *version),
+                (_, Err(error)) => {
                     assert!(may_fail, "the disk tier failed by itself: {error}");
                 }
                 (Question::Flush, Ok(())) => {}
@@ -279,12 +319,12 @@ impl Life {
         request: Request,
         stages: &[Stage],
     ) {
-        let Request { group, keys, blocks, is_store, floor, work, is_released, .. } = request;
+        let Request { group, keys, blocks, is_store, floors, work, is_released, .. } = request;
         if is_store {
             assert!(is_released, "what has ended is released");
         } else {
-            let chunks = keys.iter().zip(blocks.chunks_exact(BLOCKS_PER_CHUNK));
-            for ((key, blocks), stage) in chunks.zip(stages) {
+            let chunks = keys.iter().zip(floors).zip(blocks.chunks_exact(BLOCKS_PER_CHUNK));
+            for (((key, floor), blocks), stage) in chunks.zip(stages) {
                 match stage {
                     Stage::Done => {
                         let mut versions = floor..=oracle.version;
@@ -331,19 +371,24 @@ impl Life {
         pass_time(&self.clock, drive, longest);
     }
 
-    /// Runs until all that was asked for has ended, which it must within `longest`.
+    /// Runs until all that was asked for has ended, which it must in time. Only what was asked of
+    /// the disk tier waits for as long as an operation that hangs.
     pub(crate) fn settle(
         &mut self,
         engine: &mut Engine,
         oracle: &mut Oracle,
         drive: &SimDrive,
         tally: &mut Tally,
-        longest: Duration,
+        has_hung: bool,
     ) {
-        let latest = self.clock.now().after(nanoseconds(longest));
+        let latest = self.clock.now().after(nanoseconds(SETTLE_TIME));
         let mut rounds = 0;
         while !self.requests.is_empty() || !self.questions.is_empty() {
-            assert!(self.clock.now() < latest, "this does not end: {:?}", self.requests);
+            if self.clock.now() >= latest {
+                assert!(self.requests.is_empty(), "this does not end: {:?}", self.requests);
+                assert!(has_hung, "this is not answered: {:?}", self.questions);
+                return;
+            }
             let sleep = self.turn(engine);
             let may_fail = oracle.has_faults || drive.counters().cuts > tally.power_cuts;
             self.look(engine, oracle, tally, may_fail);
@@ -355,11 +400,6 @@ impl Life {
             };
             assert!(rounds < ROUND_COUNT_MAX, "somebody spins");
         }
-    }
-
-    /// Whether nothing is asked for.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.requests.is_empty() && self.questions.is_empty()
     }
 
     /// Lets go of everything that the engine holds.

@@ -1,20 +1,15 @@
 //! One life after another: how a process ends, what the next one finds, and what it must find.
 
 use super::life::{Life, pass_time};
-use super::world::{CAPACITIES_KIB, World};
+use super::world::{SIZE_COUNT, World};
 use kvtide::core::StorePoint;
 use kvtide::device::Device;
 use kvtide::device::cpu::{CpuConfig, CpuDevice};
 use kvtide::key::Key;
 use kvtide::pager::{DiskHealth, SimulatedPager};
-use kvtide::units::ByteCount;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How long anything that was asked for may take: its own deadline, then a device operation or a
-/// disk operation that had begun, and one look at the clock each.
-const SETTLE_TIME: Duration = Duration::from_secs(3 + 2 + 2 * 2 + 1);
 
 /// How long a recovery may take: its reads, should every one of them time out.
 const RECOVERY_TIME: Duration = Duration::from_mins(10);
@@ -163,7 +158,7 @@ impl World {
         self.oracle.keys_at(life.pager.pager(), StorePoint::Host)
     }
 
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         let mut life = self.life.take().expect("a life is on");
         if let Some(sleep) = life.turn(&self.engine) {
             life.pass_time(&self.drive, sleep);
@@ -176,14 +171,17 @@ impl World {
     fn recover(&mut self) {
         self.tally.recoveries += 1;
         let start = self.clock.now();
-        while self.is_recovering() {
-            let passed = self.clock.now().get() - start.get();
-            assert!(Duration::from_nanos(passed) < RECOVERY_TIME, "recovery does not end");
-            self.turn();
+        loop {
             if self.take_in_cut() {
                 self.end_life();
                 self.begin_life();
             }
+            if !self.is_recovering() {
+                break;
+            }
+            let passed = self.clock.now().get() - start.get();
+            assert!(Duration::from_nanos(passed) < RECOVERY_TIME, "recovery does not end");
+            self.turn();
         }
         let life = self.life.take().expect("a life is on");
         self.oracle.check_recovered(life.pager.pager());
@@ -204,7 +202,7 @@ impl World {
         let has_grown_or_shrunk = how.is_multiple_of(3);
         self.close();
         if has_grown_or_shrunk {
-            self.capacity = ByteCount::new(CAPACITIES_KIB[how / 3 % 3] << 10);
+            self.size = how / 3 % SIZE_COUNT;
         }
         self.begin_life();
         self.recover();
@@ -214,8 +212,7 @@ impl World {
     pub(super) fn settle(&mut self) {
         let mut life = self.life.take().expect("a life is on");
         let (engine, oracle) = (&mut self.engine, &mut self.oracle);
-        life.settle(engine, oracle, &self.drive, &mut self.tally, SETTLE_TIME);
-        assert!(life.is_idle());
+        life.settle(engine, oracle, &self.drive, &mut self.tally, self.has_hung);
         self.life = Some(life);
     }
 

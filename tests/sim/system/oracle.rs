@@ -2,25 +2,46 @@
 //!
 //! It stands outside: it knows what the engine stored and was told, and nothing of slots.
 
-use super::engine::{CONVERSATION_COUNT, GROUP_COUNT, keys};
+use super::engine::{CONVERSATION_COUNT, GROUP_COUNT, keys, tenant_of};
 use kvtide::core::StorePoint;
 use kvtide::key::Key;
 use kvtide::pager::Pager;
-use std::collections::HashSet;
+use kvtide::units::TenantId;
+use std::collections::{HashMap, HashSet};
 
 /// The longest conversation, in chunks.
 pub(crate) const CHUNK_COUNT_MAX: usize = 8;
+
+/// The oldest version of each chunk that may be handed over.
+#[derive(Clone, Debug, Default)]
+struct Floors {
+    of_all: u32,
+    of_keys: HashMap<Key, u32>,
+}
+
+impl Floors {
+    fn of(&self, key: Key) -> u32 {
+        self.of_keys.get(&key).copied().unwrap_or_default().max(self.of_all)
+    }
+
+    fn raise(&mut self, keys: &[Key], version: u32) {
+        for key in keys {
+            let floor = self.of_keys.entry(*key).or_default();
+            *floor = version.max(*floor);
+        }
+    }
+}
 
 /// What is known from outside.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Oracle {
-    /// Clears that were begun: the version of what is computed now.
+    /// Clears and erasures that were begun: the version of what is computed now.
     pub(crate) version: u32,
-    /// The oldest version that this life may hand over.
-    pub(crate) floor: u32,
-    /// The oldest version that any later life may hand over.
-    durable_floor: u32,
+    /// The oldest versions that this life may hand over.
+    floors: Floors,
+    /// The oldest versions that any later life may hand over.
+    durable_floors: Floors,
     /// What was reported as durable may not be, or not where the next life looks.
     pub(crate) has_drive_lied: bool,
     /// Faults other than power cuts and kills have happened: a miss is no surprise.
@@ -48,8 +69,8 @@ impl Oracle {
         all_keys.sort_unstable();
         Self {
             version: 0,
-            floor: 0,
-            durable_floor: 0,
+            floors: Floors::default(),
+            durable_floors: Floors::default(),
             has_drive_lied: false,
             has_faults: false,
             left_behind: Some(HashSet::new()),
@@ -64,18 +85,46 @@ impl Oracle {
     /// Everything is being cleared: this life hands over nothing older any more.
     pub(crate) fn begin_clear(&mut self) -> u32 {
         self.version += 1;
-        self.floor = self.version;
+        self.floors.of_all = self.version;
         self.version
     }
 
     /// A clear was reported as durable.
     pub(crate) fn cleared(&mut self, version: u32) {
-        self.durable_floor = self.durable_floor.max(version);
+        self.durable_floors.of_all = self.durable_floors.of_all.max(version);
+    }
+
+    /// Something is being erased: it takes hold once that is reported.
+    pub(crate) fn begin_erasure(&mut self) -> u32 {
+        self.version += 1;
+        self.version
+    }
+
+    /// An erasure was reported as durable.
+    pub(crate) fn erased(&mut self, keys: &[Key], version: u32) {
+        for floors in [&mut self.floors, &mut self.durable_floors] {
+            floors.raise(keys, version);
+        }
+    }
+
+    /// Returns the oldest version of a chunk that may be handed over to whoever asks now.
+    pub(crate) fn floor(&self, key: Key) -> u32 {
+        self.floors.of(key)
+    }
+
+    /// Returns all keys of a tenant.
+    pub(crate) fn keys_of(tenant: TenantId) -> Vec<Key> {
+        let conversations = (0..CONVERSATION_COUNT).filter(|path| tenant_of(*path) == tenant);
+        let keys = conversations.flat_map(|path| {
+            (0..GROUP_COUNT).flat_map(move |group| keys(group, path, CHUNK_COUNT_MAX))
+        });
+        keys.collect()
     }
 
     /// Another life begins.
     pub(crate) fn begin_life(&mut self) {
-        self.floor = if self.has_drive_lied { 0 } else { self.durable_floor };
+        self.floors =
+            if self.has_drive_lied { Floors::default() } else { self.durable_floors.clone() };
     }
 
     /// Returns what the tiers hold that has come at least this far.

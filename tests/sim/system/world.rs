@@ -1,15 +1,15 @@
 //! The drive, the clock, and one life after another.
 
-use super::engine::Engine;
-use super::life::Life;
+use super::engine::{CONVERSATION_COUNT, Engine, GROUP_COUNT, group_index};
+use super::life::{Life, Prompt};
 use super::oracle::Oracle;
-use super::step::{DRIVE_FAULTS, HOPS, Kind, Step};
+use super::step::{DRIVE_FAULTS, HOPS, Kind, SETUP_BYTES, Step};
 use kvtide::core::WritePolicy;
 use kvtide::device::cpu::Fault;
 use kvtide::fingerprint::{ContentFingerprint, KeyMode, KvScales, RopeSettings};
 use kvtide::io::Files;
 use kvtide::io::sim::{SimClock, SimDrive, SimFault, SimOptions, SimRule};
-use kvtide::pager::{DiskConfig, PagerConfig};
+use kvtide::pager::{DiskConfig, DiskStripe, PagerConfig};
 use kvtide::units::ByteCount;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,8 +18,20 @@ const IO_TIMEOUT: Duration = Duration::from_secs(1);
 const TICKET_TIMEOUT: Duration = Duration::from_secs(3);
 const DEVICE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Capacities that the disk tier may have, in KiB.
-pub(super) const CAPACITIES_KIB: [u64; 3] = [640, 512, 800];
+/// Turns that a sweep of all slots may take.
+const SWEEP_TURNS: u32 = 64;
+
+/// Prompts of a flood.
+const FLOOD_COUNT: usize = 6;
+
+/// The drives.
+const DRIVES: [&str; 2] = ["/a", "/b"];
+
+/// Sizes that the disk tier may have.
+pub(super) const SIZE_COUNT: usize = 3;
+
+/// Bytes of each drive that it may use then: when there is one, and when there are two.
+const CAPACITIES_KIB: [[u64; SIZE_COUNT]; 2] = [[640, 512, 800], [448, 416, 520]];
 
 /// What a run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,10 +72,15 @@ pub(crate) struct World {
     pub(super) life: Option<Life>,
     /// Whether device and drive may do more than lose power.
     has_faults: bool,
+    /// Something was not let go of: slots may stay taken.
+    pub(super) has_hung: bool,
     host_chunks: u64,
     write_policy: WritePolicy,
     pub(super) scrub_budget: ByteCount,
-    pub(super) capacity: ByteCount,
+    /// Which size the disk tier has.
+    pub(super) size: usize,
+    /// Drives that the disk tier lies on.
+    drive_count: usize,
     /// Raised when a root cannot be opened any more.
     pub(super) root: u32,
     pub(super) handles: u64,
@@ -73,7 +90,7 @@ pub(crate) struct World {
 
 impl World {
     /// Makes a system that is as `setup` says, and begins its first life.
-    pub(crate) fn new(setup: [u8; super::SETUP_BYTES]) -> Self {
+    pub(crate) fn new(setup: [u8; SETUP_BYTES]) -> Self {
         let seed = u64::from(u32::from_le_bytes(setup));
         let clock = SimClock::default();
         let options = SimOptions {
@@ -89,6 +106,7 @@ impl World {
             oracle: Oracle::new(setup[0] >> 4 & 1 == 1),
             life: None,
             has_faults: setup[0] & 1 == 1,
+            has_hung: false,
             host_chunks: [8, 20][usize::from(setup[0] >> 1 & 1)],
             write_policy: match setup[0] >> 2 & 3 {
                 0 | 1 => WritePolicy::Through,
@@ -96,18 +114,29 @@ impl World {
                 _ => WritePolicy::OnEvict,
             },
             scrub_budget: ByteCount::new(u64::from(setup[0] >> 4 & 1) << 23),
-            capacity: ByteCount::new(CAPACITIES_KIB[0] << 10),
+            size: 0,
+            drive_count: 1 + usize::from(setup[0] >> 5 & 1),
             root: 0,
             handles: 0,
             seed,
             tally: Tally::default(),
         };
+        for drive in DRIVES {
+            world.drive.mount(Path::new(drive));
+        }
         world.begin_life();
         world
     }
 
-    fn root(&self) -> PathBuf {
-        PathBuf::from(format!("/root{}", self.root))
+    /// Returns the directories of the disk tier, one a drive.
+    fn roots(&self) -> impl Iterator<Item = PathBuf> {
+        let name = format!("root{}", self.root);
+        DRIVES.iter().take(self.drive_count).map(move |drive| Path::new(drive).join(&name))
+    }
+
+    /// Returns the bytes of each drive that the disk tier may use.
+    fn capacity(&self) -> ByteCount {
+        ByteCount::new(CAPACITIES_KIB[self.drive_count - 1][self.size] << 10)
     }
 
     pub(super) fn config(&self) -> PagerConfig {
@@ -120,7 +149,10 @@ impl World {
             .key_mode(KeyMode::EngineHashes)
             .build()
             .expect("all is stated");
-        let mut disk = DiskConfig::new(self.root(), self.capacity, content);
+        let capacity = self.capacity();
+        let stripes = self.roots().map(|root| DiskStripe { root, capacity }).collect();
+        let mut disk = DiskConfig::new(DRIVES[0], capacity, content);
+        disk.stripes = stripes;
         disk.write_policy = self.write_policy;
         disk.write_queue_max = 8;
         disk.io_timeout = IO_TIMEOUT;
@@ -169,8 +201,16 @@ impl World {
         let Some(mut life) = self.life.take() else { return };
         match kind {
             Kind::Request => {
-                let (conversation, chunks) = (first % 32, 1 + (first >> 5));
-                life.request(&mut self.engine, &self.oracle, conversation, chunks, second);
+                let (conversation, chunk_count) = (first % CONVERSATION_COUNT, 1 + (first >> 5));
+                let prompt = Prompt { conversation, chunk_count, how: second };
+                life.request(&mut self.engine, &self.oracle, prompt);
+            }
+            Kind::Flood => {
+                for number in 0..FLOOD_COUNT {
+                    let conversation = (first + number) % CONVERSATION_COUNT;
+                    let prompt = Prompt { conversation, chunk_count: 6, how: second };
+                    life.request(&mut self.engine, &self.oracle, prompt);
+                }
             }
             Kind::EndWork => life.end_work(&self.engine, first),
             Kind::Hop(hop) => {
@@ -202,6 +242,10 @@ impl World {
             Kind::DropPlan => life.drop_plan(first),
             Kind::Flush => life.flush(),
             Kind::Clear => life.clear(&mut self.oracle),
+            Kind::EraseKeys => {
+                life.erase_keys(&mut self.oracle, first % CONVERSATION_COUNT, first >> 5);
+            }
+            Kind::EraseTenant => life.erase_tenant(&mut self.oracle, first % CONVERSATION_COUNT),
             Kind::DeviceFault if self.has_faults => self.fault_device(&mut life, first, second),
             Kind::DriveFault if self.has_faults => self.fault_drive(first, second),
             Kind::EndDriveFaults => self.drive.clear_faults(),
@@ -235,44 +279,73 @@ impl World {
             _ => Fault::Corrupt { payload_byte: second as u64 },
         };
         life.is_device_hung |= second.is_multiple_of(17);
+        self.has_hung |= life.is_device_hung;
         life.device.inject(hop, life.device.begun(hop) + first as u64 % 5, fault);
     }
 
     fn fault_drive(&mut self, first: usize, second: usize) {
+        let fault = DRIVE_FAULTS[first % DRIVE_FAULTS.len()];
+        let rule = SimRule::new(fault);
+        // Half the time, only of the last drive.
+        let drive = if second & 1 << 9 == 0 { DRIVES[self.drive_count - 1] } else { "" };
+        let rule = rule.named(drive);
+        let rule = match second % 4 {
+            0 => rule.one_in(16),
+            _ => rule.at(second as u64 / 4 % 8),
+        };
+        self.plan_fault(fault, rule);
+    }
+
+    /// Plans a fault of the drive.
+    pub(crate) fn plan_fault(&mut self, fault: SimFault, rule: SimRule) {
         self.tally.faults += 1;
         self.oracle.has_faults = true;
-        let fault = DRIVE_FAULTS[first % DRIVE_FAULTS.len()];
-        // A failed or hung operation may land later than it was reported; one that hangs also keeps
-        // its store locked, so that the next life takes another instance.
+        self.has_hung |= fault == SimFault::Hang;
+        // After these, what was reported as dropped may be read all the same.
         let lies = [
             SimFault::Misdirect,
             SimFault::Lose,
             SimFault::FlipOnWire,
             SimFault::Error,
-            SimFault::Hang,
+            SimFault::Stale,
         ];
         self.oracle.has_drive_lied |= lies.contains(&fault);
-        let rule = SimRule::new(fault);
-        self.drive.inject(match second % 4 {
-            0 => rule.one_in(16),
-            _ => rule.at(second as u64 / 4 % 8),
-        });
+        self.drive.inject(rule);
+    }
+
+    /// Whether a fault that was planned has befallen an operation.
+    pub(crate) fn has_been_faulted(&self) -> bool {
+        self.drive.counters().faults > 0
     }
 
     fn check_capacity(&mut self) {
-        let root = self.root();
         let mut handle = self.drive.disk(0);
         let Ok(space) = handle.space(Path::new("/")) else { return };
         let used = space.total.get() - space.available.get();
         // Roots that were given up still hold their blocks.
         if self.root == 0 {
-            assert!(used <= self.capacity.get(), "{used} bytes below {}", root.display());
+            let capacity = self.capacity().get() * self.drive_count as u64;
+            assert!(used <= capacity, "{used} bytes below all roots");
         }
     }
 
-    /// Ends the run: everything that was asked for ends, and the pager closes.
+    /// Ends the run: everything that was asked for ends, every slot comes back once all is cleared,
+    /// and the pager closes.
     pub(crate) fn end(mut self) -> Tally {
         self.settle();
+        self.life.as_mut().expect("a life is on").let_go();
+        self.act(Step { kind: Kind::Clear, first: 0, second: 0 });
+        self.settle();
+        for _ in 0..SWEEP_TURNS {
+            self.turn();
+        }
+        let pager = self.life().pager.pager();
+        let groups = (0..GROUP_COUNT).map(group_index);
+        let used: Vec<_> = groups
+            .flat_map(|group| [pager.slots(group), pager.disk_slots(group)])
+            .map(|counts| counts.expect("the group is there").used)
+            .collect();
+        assert!(self.has_hung || used.iter().all(|used| *used == 0), "leaked slots: {used:?}");
         self.close();
         self.tally
     }

@@ -6,7 +6,7 @@ use crate::pager::Erasure;
 use crate::pager::disk::DiskCommandError;
 use crate::pager::disk::erase::{Erased, PendingErasure};
 use crate::pager::disk::group::GroupStore;
-use crate::pager::disk::state::MissingStripe;
+use crate::pager::disk::state::{MissingStripe, Unreached};
 use crate::store::{StoreError, TagSpace, Task};
 use std::sync::mpsc::Sender;
 
@@ -31,12 +31,15 @@ pub(super) struct RunningTask {
     pub(super) task: Task,
 }
 
-/// A clear or erasure that is answered when all its tasks have ended.
+/// A clear or erasure that is answered when all its tasks have ended, and the stores beside every
+/// store were seen to.
 #[derive(Debug)]
 pub(super) struct Clearing {
     number: u32,
     left: usize,
-    result: Result<(), DiskCommandError>,
+    unreached: Vec<Unreached>,
+    /// Makes an error of what was not reached.
+    failed: fn(Vec<Unreached>) -> DiskCommandError,
     answer: Sender<Result<(), DiskCommandError>>,
 }
 
@@ -74,7 +77,9 @@ impl DiskThread {
                 }
             }
             Purpose::Clear(number) => self.end_clear(number, store, outcome),
-            Purpose::Erase(number) => self.end_erasure(store, number, outcome),
+            Purpose::Erase(number) => {
+                self.end_erasure(store, number, outcome.map_err(|error| error.to_string()));
+            }
         }
     }
 
@@ -107,10 +112,12 @@ impl DiskThread {
         self.advance_tasks();
     }
 
-    /// Clears every store; the answer comes when all are durably empty, or nothing more can be done
-    /// about those that are not. A stripe that is missing is such a one.
+    /// Clears every store; the answer comes when all are durably empty and those beside them are
+    /// gone, or nothing more can be done about those that are not. A stripe that is missing is such
+    /// a one.
     pub(super) fn start_clear(&mut self, answer: Sender<Result<(), DiskCommandError>>) {
-        let number = self.begin_clearing(answer, MissingStripe::not_cleared);
+        let number =
+            self.begin_clearing(answer, |unreached| DiskCommandError::NotCleared { unreached });
         for store in 0..self.stores.len() {
             let space = self.take_space();
             let task = self.stores[store].store.clear(space);
@@ -121,24 +128,24 @@ impl DiskThread {
         self.shared.collect(&mut self.effects, Core::clear);
     }
 
-    /// Takes note of a clear or erasure of all stores, and returns its number. A stripe that is
-    /// missing is not reached: `why` says so.
+    /// Takes note of a clear or erasure of all stores and of those beside them, and returns its
+    /// number. Stripes that are missing are not reached.
     fn begin_clearing(
         &mut self,
         answer: Sender<Result<(), DiskCommandError>>,
-        why: impl Fn(&MissingStripe) -> DiskCommandError,
+        failed: fn(Vec<Unreached>) -> DiskCommandError,
     ) -> u32 {
         let number = self.next_clearing;
         self.next_clearing = self.next_clearing.wrapping_add(1);
-        let left = self.stores.len();
-        let missing = self.shared.disk_state().missing().first();
-        let result = missing.map_or(Ok(()), |missing| Err(why(missing)));
-        self.clearings.push(Clearing { number, left, result, answer });
+        let left = self.stores.len() + self.want_siblings_removed(number);
+        let missing = self.shared.disk_state().missing().iter();
+        let unreached = missing.map(MissingStripe::unreached).collect();
+        self.clearings.push(Clearing { number, left, unreached, failed, answer });
         number
     }
 
     /// Drops what is to be erased from the core, and has every store erase what it has of it by
-    /// now: no slot write is named between the two.
+    /// now: no slot write is named between the two. Stores beside them go whole.
     pub(super) fn start_erasure(
         &mut self,
         what: Erasure,
@@ -149,7 +156,8 @@ impl DiskThread {
             let _unheard = answer.send(Err(refused.into()));
             return;
         }
-        let number = self.begin_clearing(answer, MissingStripe::not_erased);
+        let number =
+            self.begin_clearing(answer, |unreached| DiskCommandError::NotErased { unreached });
         let erased = Erased::new(what);
         for at in 0..self.stores.len() {
             self.stores[at].erase(number, &erased);
@@ -157,47 +165,57 @@ impl DiskThread {
         }
     }
 
-    /// Begins the erasures that waited for a store's scan, if that is over.
+    /// Begins the erasures that waited for a store's scan, if that is over; ends those of a store
+    /// whose drive was given up before.
     pub(super) fn begin_erasures(&mut self, store: usize) {
         for PendingErasure { number, erased, before } in self.stores[store].take_erasures() {
             let space = self.take_space();
-            match self.stores[store].store.erase_before(space, &erased.erasure, before) {
+            let GroupStore { store: of_group, is_lost, .. } = &self.stores[store];
+            if *is_lost && !of_group.is_recovered() {
+                self.end_erasure(store, number, Err("its drive was given up".to_owned()));
+                continue;
+            }
+            match of_group.erase_before(space, &erased.erasure, before) {
                 Ok(task) => {
                     self.tasks.push(RunningTask { store, purpose: Purpose::Erase(number), task });
                 }
-                Err(error) => self.end_erasure(store, number, Err(error)),
+                Err(error) => self.end_erasure(store, number, Err(error.to_string())),
             }
         }
     }
 
-    fn end_erasure(&mut self, store: usize, number: u32, outcome: Result<(), StoreError>) {
+    fn end_erasure(&mut self, store: usize, number: u32, outcome: Result<(), String>) {
         let directory = self.stores[store].store.directory();
-        let outcome = outcome.map_err(|error| {
-            tracing::error!(directory = %directory.display(), %error, "an erasure failed");
-            let reason = error.to_string();
-            DiskCommandError::NotErased { directory: directory.to_owned(), reason }
+        let unreached = outcome.err().map(|reason| {
+            tracing::error!(directory = %directory.display(), reason, "an erasure failed");
+            Unreached { directory: directory.to_owned(), reason }
         });
-        self.end_one(number, outcome);
+        self.end_one(number, unreached);
     }
 
     fn end_clear(&mut self, number: u32, store: usize, outcome: Result<(), StoreError>) {
         let root = self.stores[store].root().to_owned();
-        let outcome = outcome
-            .map_err(|error| DiskCommandError::NotCleared { root, reason: error.to_string() });
-        self.end_one(number, outcome);
+        let unreached =
+            |error: StoreError| Unreached { directory: root, reason: error.to_string() };
+        self.end_one(number, outcome.err().map(unreached));
     }
 
     /// Takes in what became of a clear or erasure in one store, and answers when that was the last.
-    fn end_one(&mut self, number: u32, outcome: Result<(), DiskCommandError>) {
+    pub(super) fn end_one(&mut self, number: u32, unreached: impl IntoIterator<Item = Unreached>) {
         let at = self.clearings.iter().position(|clearing| clearing.number == number);
         let Some(at) = at else { return };
         let clearing = &mut self.clearings[at];
         clearing.left -= 1;
-        if let Err(error) = outcome {
-            clearing.result = Err(error);
+        for unreached in unreached {
+            // All groups of a stripe share its directory.
+            let known = &mut clearing.unreached;
+            if !known.iter().any(|other| other.directory == unreached.directory) {
+                known.push(unreached);
+            }
         }
         if clearing.left == 0 {
-            let Clearing { result, answer, .. } = self.clearings.remove(at);
+            let Clearing { unreached, failed, answer, .. } = self.clearings.remove(at);
+            let result = if unreached.is_empty() { Ok(()) } else { Err(failed(unreached)) };
             // Whoever asked may have stopped waiting.
             let _unheard = answer.send(result);
         }
