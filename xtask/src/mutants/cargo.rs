@@ -5,8 +5,9 @@
 
 use super::patch::NamedTest;
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Where everything is built, from the root of the repository.
@@ -14,6 +15,9 @@ const FOLDER: &str = "target/mutants/build";
 
 /// How long a test may run: those that mutants name take a few seconds.
 const RUN_LIMIT: Duration = Duration::from_mins(1);
+
+/// SIGINT, SIGKILL and SIGTERM: what others end a process with. A mistake ends it with others.
+const SIGNALS_FROM_OUTSIDE: [i32; 3] = [2, 9, 15];
 
 /// How often a test that runs is looked at.
 const STEP: Duration = Duration::from_millis(20);
@@ -121,23 +125,34 @@ impl TestBinary {
             let read = stdout.as_mut().map(|stdout| stdout.read_to_end(&mut bytes));
             read.transpose().map(|_| String::from_utf8_lossy(&bytes).into_owned())
         });
-        let has_passed = wait(&mut child).map_err(failed)?;
+        let status = wait(&mut child).map_err(failed)?;
         let said = reader.join().map_err(|_| failed(std::io::ErrorKind::Other.into()))?;
         let said = said.map_err(failed)?;
-        Ok(match has_passed {
-            Some(true) => Ended::Passed { tests: passed(&said) },
-            Some(false) => Ended::Failed { said },
+        Ok(match status {
             None => Ended::TimedOut,
+            Some(status) if status.success() => Ended::Passed { tests: passed(&said) },
+            Some(status) if is_from_outside(status) => {
+                return Err(format!(
+                    "{}: ended by {status}; run it again",
+                    self.executable.display()
+                ));
+            }
+            Some(_) => Ended::Failed { said },
         })
     }
 }
 
-/// Waits for the end of a test; returns whether it passed, `None` if it had to be killed.
-fn wait(child: &mut Child) -> std::io::Result<Option<bool>> {
+/// Whether somebody else ended a process, so that it says nothing of a mistake.
+fn is_from_outside(status: ExitStatus) -> bool {
+    status.signal().is_some_and(|signal| SIGNALS_FROM_OUTSIDE.contains(&signal))
+}
+
+/// Waits for the end of a test; `None` if it had to be killed.
+fn wait(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
     let start = Instant::now();
     while start.elapsed() < RUN_LIMIT {
         if let Some(status) = child.try_wait()? {
-            return Ok(Some(status.success()));
+            return Ok(Some(status));
         }
         std::thread::sleep(STEP);
     }
@@ -154,8 +169,10 @@ fn passed(said: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ended, NamedTest, TestBinary, passed};
+    use super::{Ended, NamedTest, TestBinary, is_from_outside, passed};
+    use std::os::unix::process::ExitStatusExt;
     use std::path::Path;
+    use std::process::ExitStatus;
 
     fn test(target: &str) -> NamedTest {
         let [package, filter] = ["kvtide", "tests"].map(str::to_owned);
@@ -198,6 +215,17 @@ mod tests {
         assert_eq!(run("true"), Ok(Ended::Passed { tests: 0 }));
         assert_eq!(run("false"), Ok(Ended::Failed { said: String::new() }));
         assert!(run("there is no such program").is_err());
+    }
+
+    #[test]
+    fn a_process_that_others_end_has_not_failed() {
+        let (interrupted, terminated, aborted, segmentation_fault) = (2, 15, 6, 11);
+        let failed = 101 << 8;
+        assert!(is_from_outside(ExitStatus::from_raw(interrupted)));
+        assert!(is_from_outside(ExitStatus::from_raw(terminated)));
+        for by_itself in [aborted, segmentation_fault, failed] {
+            assert!(!is_from_outside(ExitStatus::from_raw(by_itself)));
+        }
     }
 
     #[test]

@@ -135,20 +135,18 @@ fn check_unmutated(cargo: &Cargo, mutants: &[Mutant]) -> Result<(), String> {
 /// printed where that is asked for.
 fn judge(mutant: &Mutant, copy: &Copy, cargo: &Cargo, is_told: bool) -> Result<Verdict, String> {
     let binary = copy.apply(mutant).and_then(|()| cargo.build(&mutant.test));
-    let verdict = match binary {
-        Ok(binary) => {
-            let ended = binary.run(&mutant.test.filter)?;
-            if let Ended::Failed { said } = &ended
-                && is_told
-            {
-                println!("{said}");
-            }
-            Verdict::of(&ended, mutant.may_hang)
-        }
-        Err(why) => Verdict::Broken(why),
-    };
+    let ended = binary.map(|binary| binary.run(&mutant.test.filter));
     copy.restore(mutant)?;
-    Ok(verdict)
+    let ended = match ended {
+        Ok(ended) => ended?,
+        Err(why) => return Ok(Verdict::Broken(why)),
+    };
+    if let Ended::Failed { said } = &ended
+        && is_told
+    {
+        println!("{said}");
+    }
+    Ok(Verdict::of(&ended, mutant.may_hang))
 }
 
 #[cfg(test)]
