@@ -506,3 +506,13 @@ fn expired_work_ends_in_bounded_steps_and_never_begins() {
     assert_eq!(bench.core.stages(running), Some(&[Stage::Done][..]));
     bench.check();
 }
+
+#[test]
+fn a_record_that_is_used_again_is_found_by_its_new_key_alone() {
+    let mut bench = Bench::with(2, |config| config.history_count = 1);
+    for number in 0..40 {
+        assert_eq!(bench.store(FULL, None, &keys([number])), [Stage::Done]);
+    }
+    assert_eq!(bench.core.peek(key(39)), None);
+    assert_eq!(bench.core.peek(key(0)), Some(MissReason::NeverStored), "it is forgotten");
+}

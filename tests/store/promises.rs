@@ -385,6 +385,38 @@ fn a_slot_that_is_written_anew_before_its_turn_to_be_erased_is_not_overwritten()
 }
 
 #[test]
+fn no_write_of_a_run_has_a_generation_of_an_earlier_one() {
+    let drive = SimDrive::new(16);
+    let mut oracle = Oracle::default();
+    let mut rig = filled(&drive, &mut oracle);
+    for _ in 0..3 {
+        let before = rig.store.next_generation();
+        rig.store.abandon(&mut rig.disk);
+        rig = Rig::open(&drive, 2, 6, &oracle).expect("it opens");
+        rig.begin_run(&mut oracle).expect("the drive is good");
+        assert!(rig.store.next_generation() >= before);
+        rig.begin_write(&mut oracle, 4, 4, ALICE).expect("the slot is free");
+        rig.drain(&mut oracle).expect("the drive is good");
+    }
+    assert_eq!(rig.store.epoch(), Epoch::new(4).expect("a small number"));
+}
+
+#[test]
+fn what_was_cleared_and_never_written_over_is_not_found_by_a_scan() {
+    let drive = SimDrive::new(17);
+    let mut oracle = Oracle::default();
+    let mut rig = filled(&drive, &mut oracle);
+    rig.clear(&mut oracle).expect("the drive is good");
+    rig.begin_write(&mut oracle, 4, 5, ALICE).expect("the slot is free");
+    rig.drain(&mut oracle).expect("the drive is good");
+    rig.store.abandon(&mut rig.disk);
+    let rig = Rig::open(&drive, 2, 6, &oracle).expect("it opens");
+    assert!(rig.is_scanned);
+    let found: Vec<SlotIndex> = rig.index.keys().copied().collect();
+    assert_eq!(found, [SlotIndex::new(4)]);
+}
+
+#[test]
 fn an_erasure_that_a_clear_overtakes_is_durable_all_the_same() {
     let drive = SimDrive::new(16);
     let mut oracle = Oracle::default();

@@ -3,7 +3,7 @@
 use super::oracle::{Oracle, store_id};
 use super::promises::file;
 use super::rig::{Rig, options};
-use kvtide::io::sim::{SimDrive, SimView};
+use kvtide::io::sim::{SimDrive, SimFault, SimKind, SimRule, SimView};
 use kvtide::store::format::Superblock;
 use kvtide::store::{
     Epoch, Generation, Store, StoreError, StoreFile, StoreOptions, StoreUuid, SuperblockCopies,
@@ -249,4 +249,24 @@ fn sizes_that_cannot_be_are_refused() {
     let drive = SimDrive::new(1);
     let opened = Store::open(&mut drive.disk(1), &options(0));
     assert_eq!(opened.err(), Some(StoreError::NoSlots));
+}
+
+#[test]
+fn a_store_is_in_use_while_an_operation_of_its_last_process_is_under_way() {
+    for name in ["superblock", "index"] {
+        let drive = SimDrive::new(1);
+        let mut oracle = Oracle::default();
+        let mut rig = Rig::open(&drive, 1, 6, &oracle).expect("it is made");
+        rig.begin_run(&mut oracle).expect("the drive is good");
+        let process = rig.disk.number();
+        drive.inject(SimRule::new(SimFault::Hang).on(SimKind::Write).named(name));
+        rig.close(&mut oracle).expect_err("it is not written in time");
+        drive.clear_faults();
+        // Nobody has the data file any more, but what is written now might be overwritten yet.
+        let error = Store::open(&mut drive.disk(2), &options(6)).expect_err("it is in use");
+        let in_use = StoreError::Locked { path: file(0, 1, name), process: Some(process) };
+        assert_eq!(error, in_use);
+        drive.cut_power();
+        assert!(Store::open(&mut drive.disk(3), &options(6)).is_ok(), "{name}");
+    }
 }

@@ -1,4 +1,5 @@
-//! Repository chores: the house style that no lint knows, and the device code.
+//! Repository chores: the house style that no lint knows, the device code, and mistakes that the
+//! tests must find.
 //!
 //! Called by people, by `.ci/run` and by the tests below, so that a stray path, an overgrown file
 //! or stale device code fails like any other bug.
@@ -7,6 +8,7 @@
 mod compile;
 #[path = "../../gpu/build/manifest.rs"]
 mod manifest;
+mod mutants;
 mod ptx;
 #[path = "../../gpu/build/recipe.rs"]
 mod recipe;
@@ -24,7 +26,9 @@ const USAGE: &str = "\
 usage: cargo xtask tidy           check the house style of every tracked file
        cargo xtask ptx            compile the kernels to gpu/ptx
        cargo xtask ptx --check    compare gpu/ptx with the sources and with a fresh build
-       cargo xtask ptx-shape      assemble gpu/ptx and check the machine code; --write: its counts";
+       cargo xtask ptx-shape      assemble gpu/ptx and check the machine code; --write: its counts
+       cargo xtask mutants        make each mistake of xtask/mutants and see its test fail; by
+                                  turns with --some COUNT --turn NUMBER, one with --only NAME";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,10 +39,11 @@ fn main() -> ExitCode {
         ["ptx", "--check"] => ptx::check(root),
         ["ptx-shape"] => shape::run(root, false),
         ["ptx-shape", "--write"] => shape::run(root, true),
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
-        }
+        ["mutants", ref choice @ ..] => match mutants::Choice::parse(choice) {
+            Some(choice) => mutants::run(root, &choice),
+            None => return usage(),
+        },
+        _ => return usage(),
     };
     match outcome {
         Ok(done) => {
@@ -50,6 +55,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says how it is called.
+fn usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
 }
 
 /// The folder above this crate's.

@@ -48,12 +48,7 @@ pub(crate) fn check(root: &Path) -> Result<String, String> {
 /// Checks every file of the repository.
 fn findings(root: &Path) -> io::Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    let mut files = Vec::new();
-    match tracked_files(root) {
-        Some(tracked) => files = tracked,
-        None => collect_files(root, Path::new(""), &mut files)?,
-    }
-    for file in files {
+    for file in all_files(root)? {
         // What is not text is nobody's prose or code.
         let Ok(text) = std::fs::read_to_string(root.join(&file)) else { continue };
         let rules = check_file(root, &file, &text);
@@ -64,6 +59,16 @@ fn findings(root: &Path) -> io::Result<Vec<Finding>> {
         }));
     }
     Ok(findings)
+}
+
+/// Lists every file of the repository, named from its root.
+pub(crate) fn all_files(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    match tracked_files(root) {
+        Some(tracked) => files = tracked,
+        None => collect_files(root, Path::new(""), &mut files)?,
+    }
+    Ok(files)
 }
 
 /// Lists the files that git tracks, and those it would track; `None` where git does not answer, as

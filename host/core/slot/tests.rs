@@ -254,3 +254,14 @@ fn a_slot_is_adopted_once() {
     pool.adopt(SlotIndex::new(0), ChunkIndex::new(1));
     pool.adopt(SlotIndex::new(0), ChunkIndex::new(2));
 }
+
+#[test]
+#[should_panic(expected = "cannot be freed")]
+fn a_slot_that_drains_is_not_freed_under_its_last_reader() {
+    let mut pool = SlotPool::new(1);
+    let slot = taken(&mut pool);
+    pool.filled(slot);
+    pool.add_reader(slot);
+    pool.close(slot);
+    pool.free(slot);
+}
