@@ -12,6 +12,9 @@ use std::process::Command;
 /// Where it is, from the root of the repository.
 const FOLDER: &str = "target/mutants/tree";
 
+/// A file of the copy, and what is in it.
+pub(super) type Original = (PathBuf, Vec<u8>);
+
 /// A copy of the repository's files.
 #[derive(Debug)]
 pub(super) struct Copy {
@@ -54,17 +57,26 @@ impl Copy {
         Err(format!("{} does not apply: {}", mutant.path.display(), why.trim_end()))
     }
 
-    /// Takes a mutant's mistake back.
-    pub(super) fn restore(&self, mutant: &Mutant) -> Result<(), String> {
-        let mut files = mutant.files.iter();
-        let restored = files.try_for_each(|file| self.renew_file(file));
+    /// Returns what a mutant changes as it is before that; what is not there it cannot change.
+    pub(super) fn originals(&self, mutant: &Mutant) -> Vec<Original> {
+        let read = |file: &PathBuf| Some((file.clone(), std::fs::read(self.root.join(file)).ok()?));
+        mutant.files.iter().filter_map(read).collect()
+    }
+
+    /// Takes a mutant's mistake back, whatever has become of the repository meanwhile.
+    pub(super) fn restore(&self, originals: &[Original]) -> Result<(), String> {
+        let write = |(file, bytes): &Original| self.write_file(file, bytes);
+        let restored = originals.iter().try_for_each(write);
         restored.map_err(|error| format!("{}: {error}", self.root.display()))
     }
 
-    /// Copies a file if it differs, with the time of now: what was built from it is older.
     fn renew_file(&self, file: &Path) -> io::Result<()> {
-        let (source, target) = (self.source.join(file), self.root.join(file));
-        let bytes = std::fs::read(source)?;
+        self.write_file(file, &std::fs::read(self.source.join(file))?)
+    }
+
+    /// Writes a file if it differs, with the time of now: what was built from it is older.
+    fn write_file(&self, file: &Path, bytes: &[u8]) -> io::Result<()> {
+        let target = self.root.join(file);
         if std::fs::read(&target).is_ok_and(|there| there == bytes) {
             return Ok(());
         }
@@ -126,11 +138,12 @@ test: kvtide lib tests
         let root = repository("mistake");
         let mutant = Mutant::read(&root.join("b-is-c.patch")).expect("it is well formed");
         let copy = Copy::renew(&root, &mutant.files).expect("writable");
+        let originals = copy.originals(&mutant);
         assert_eq!(copy.apply(&mutant), Ok(()));
         assert_eq!(text(&copy), "a\nc\nd\n");
         let again = copy.apply(&mutant).expect_err("b is not there any more");
         assert!(again.contains("b-is-c.patch does not apply"), "{again}");
-        assert_eq!(copy.restore(&mutant), Ok(()));
+        assert_eq!(copy.restore(&originals), Ok(()));
         assert_eq!(text(&copy), "a\nb\nd\n");
         let source = std::fs::read_to_string(root.join("host/file.rs"));
         assert_eq!(source.expect("it is there"), "a\nb\nd\n");

@@ -134,9 +134,10 @@ fn check_unmutated(cargo: &Cargo, mutants: &[Mutant]) -> Result<(), String> {
 /// Makes a mistake, sees what its test says, and takes it back. What a test says that fails is
 /// printed where that is asked for.
 fn judge(mutant: &Mutant, copy: &Copy, cargo: &Cargo, is_told: bool) -> Result<Verdict, String> {
+    let originals = copy.originals(mutant);
     let binary = copy.apply(mutant).and_then(|()| cargo.build(&mutant.test));
     let ended = binary.map(|binary| binary.run(&mutant.test.filter));
-    copy.restore(mutant)?;
+    copy.restore(&originals)?;
     let ended = match ended {
         Ok(ended) => ended?,
         Err(why) => return Ok(Verdict::Broken(why)),
