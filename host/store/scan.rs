@@ -230,10 +230,9 @@ fn judge(store: &mut Store, slot: SlotIndex, probe: Probe) -> Finding {
         Ok(header) => Entry::of_header(&header),
         Err(ReadFault::Cleared { .. }) => return Finding::Cleared,
         Err(fault) => {
-            // A run that was never begun may come to be: then its header would count.
-            if matches!(fault, ReadFault::Epoch { .. }) {
-                store.records.set(slot, Record::UNKNOWN);
-            }
+            // It may count yet: a run that was never begun may come to be, and what was misread
+            // once may be read well by the next scan. An erasure has to see to it.
+            store.records.set(slot, Record::UNKNOWN);
             return Finding::Refused(fault);
         }
     };

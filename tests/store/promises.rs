@@ -430,3 +430,25 @@ fn an_erasure_that_a_clear_overtakes_is_durable_all_the_same() {
         assert_eq!(image[..4096], [0; 4096], "slot {slot} was erased");
     }
 }
+
+#[test]
+fn what_a_scan_misread_is_erased_with_the_rest() {
+    // The first read is the look at the first slot that opening takes.
+    for number in 1..=4 {
+        let drive = SimDrive::new(18);
+        let mut oracle = Oracle::default();
+        let mut rig = filled(&drive, &mut oracle);
+        rig.store.abandon(&mut rig.disk);
+        let data = file(0, 1, "data").display().to_string();
+        let misread = SimRule::new(SimFault::FlipOnWire).on(SimKind::Read).named(&data);
+        drive.inject(misread.at(number));
+        let mut rig = Rig::open_unchecked(&drive, 2, &options(6)).expect("it opens");
+        drive.clear_faults();
+        assert_eq!(rig.index.len(), 3, "one header was misread");
+        let erase = rig.store.erase(TagSpace::new(9), &Erasure::Tenant(ALICE)).expect("recovered");
+        erase.run(&mut rig.store, &mut rig.disk).expect("the drive is good");
+        rig.store.abandon(&mut rig.disk);
+        let rig = Rig::open_unchecked(&drive, 3, &options(6)).expect("it opens");
+        assert!(rig.index.is_empty(), "read {number}: {:?}", rig.index);
+    }
+}
