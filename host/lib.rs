@@ -93,6 +93,8 @@ mod links;
 pub mod mem;
 pub mod pager;
 pub mod policy;
+#[cfg(any(test, feature = "testing", feature = "replay"))]
+mod random;
 #[cfg(feature = "replay")]
 pub mod replay;
 pub mod store;

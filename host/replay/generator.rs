@@ -7,9 +7,9 @@
 //! Invariant, as in every trace: a number is handed out once, for one block behind one prefix.
 //! Sequence numbers are taken from a counter as prompts grow, so a block's parent never changes.
 
-use super::random::SplitMix64;
 use super::request::{BlockNumber, BlockRun, Request, RunList, Scope};
 use super::workload::{Workload, WorkloadError, in_range};
+use crate::random::SplitMix64;
 use crate::units::TokenCount;
 use std::collections::BTreeMap;
 

@@ -4,8 +4,8 @@
 //! means the same requests everywhere. The presets have the shape of published traces: a chat
 //! service with many short sessions, and coding agents with long ones that share their tools.
 
-use super::random::high_half;
 use super::request::REQUEST_BLOCKS_MAX;
+use crate::random::high_half;
 use crate::units::TokenCount;
 
 /// An inclusive range that a number is drawn from.
