@@ -1,6 +1,7 @@
 //! What comes back is what was stored for the key, whatever is evicted, shared or refused.
 
-use crate::engine::{Engine, PATIENT, THREADS, Worker, keys, scatter};
+use crate::engine::{Engine, PATIENT, THREADS, Worker, keys};
+use crate::support::scatter;
 use kvtide::core::{Failure, Stage};
 use kvtide::device::cpu::CpuConfig;
 use kvtide::device::{DeviceError, Ready};

@@ -1,6 +1,7 @@
 //! An engine over the pager and the CPU device: a full and a window group, blocks that hold bytes
 //! derived from keys, and workers that store, load and compare.
 
+use crate::support::scatter;
 use kvtide::core::{Failure, Stage};
 use kvtide::device::cpu::{CpuConfig, CpuDevice, CpuStream, DeviceMemory};
 use kvtide::device::{Device, EventHandle, Ready};
@@ -27,14 +28,6 @@ pub(crate) const PATIENT: Duration = Duration::from_secs(30);
 /// Blocks of one thread in each group: the window group has twice as many chunks a prompt.
 const BLOCKS_PER_THREAD: u32 = 2 * CHUNKS_MAX * BLOCKS_PER_CHUNK;
 const BLOCK_COUNT: u32 = THREADS * BLOCKS_PER_THREAD;
-
-/// `SplitMix64` (Steele, Lea, Flood 2014).
-pub(crate) fn scatter(value: u64) -> u64 {
-    let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
 
 /// An engine's device, its pager, and what its blocks lie in.
 pub(crate) struct Engine {

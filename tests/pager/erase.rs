@@ -4,11 +4,12 @@
 use crate::disk::{
     ALL_TOKENS, CHUNKS, close, hit_tokens, open, run, settings, store_for, store_one, wait_for,
 };
-use crate::engine::{Engine, PATIENT, Worker, keys, scatter};
+use crate::engine::{Engine, PATIENT, Worker, keys};
+use crate::support::{content, scatter};
 use kvtide::core::{Failure, Stage, StorePoint, WritePolicy};
 use kvtide::device::Ready;
 use kvtide::device::cpu::CpuConfig;
-use kvtide::fingerprint::{ContentFingerprint, KeyMode, KvScales, RopeSettings};
+use kvtide::fingerprint::KeyMode;
 use kvtide::io::sim::{SimDrive, SimFault, SimKind, SimOptions, SimRule};
 use kvtide::key::{Key, KeyChain, TenantSalt};
 use kvtide::pager::{
@@ -402,15 +403,7 @@ fn an_erasure_that_the_drive_fails_names_the_directory() {
 
 #[test]
 fn two_tenants_with_the_same_tokens_are_erased_apart() {
-    let content = ContentFingerprint::builder()
-        .model_id("simulated")
-        .revision("1")
-        .rope(RopeSettings::AsInCheckpoint)
-        .element_type("pattern")
-        .kv_scales(KvScales::None)
-        .key_mode(KeyMode::Tokens)
-        .build()
-        .expect("all is stated");
+    let content = content("simulated", KeyMode::Tokens);
     let keys_of_salt = |salt: &[u8]| {
         let salt = TenantSalt::new(salt);
         let mut chain = KeyChain::tokens(&content, &salt, FULL, TokenCount::new(32));

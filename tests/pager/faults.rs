@@ -1,7 +1,8 @@
 //! Every failure path of the CPU device, injected: every ticket ends, what failed is a miss later
 //! on, nothing of it reaches the engine's blocks, and the rest goes on.
 
-use crate::engine::{Engine, PATIENT, THREADS, Worker, keys, scatter};
+use crate::engine::{Engine, PATIENT, THREADS, Worker, keys};
+use crate::support::scatter;
 use kvtide::core::{Failure, Hop, MissReason, Stage};
 use kvtide::device::cpu::{CpuConfig, Fault};
 use kvtide::pager::Health;

@@ -9,3 +9,5 @@ mod recovery;
 mod siblings;
 mod stress;
 mod stripes;
+#[path = "../support/engine.rs"]
+mod support;

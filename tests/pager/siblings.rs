@@ -4,9 +4,10 @@
 use crate::disk::{close, open_disk, settings, wait_for};
 use crate::engine::{Engine, PATIENT, Worker, keys};
 use crate::stripes::Folder;
+use crate::support::content;
 use kvtide::core::{Stage, WritePolicy};
 use kvtide::device::cpu::CpuConfig;
-use kvtide::fingerprint::{ContentFingerprint, KeyMode, KvScales, RopeSettings};
+use kvtide::fingerprint::KeyMode;
 use kvtide::io::sim::{SimDisk, SimDrive, SimFault, SimKind, SimRule};
 use kvtide::io::{Files, Lock, OpenMode};
 use kvtide::key::Key;
@@ -387,15 +388,7 @@ fn what_other_instances_left_on_any_stripe_goes_with_a_clear() {
 fn stores_of_other_content_below_the_root_stay() {
     let drive = SimDrive::new(15);
     let mut other = settings_of(&["root"], SMALL, 0);
-    other.content = ContentFingerprint::builder()
-        .model_id("another")
-        .revision("1")
-        .rope(RopeSettings::AsInCheckpoint)
-        .element_type("pattern")
-        .kv_scales(KvScales::None)
-        .key_mode(KeyMode::EngineHashes)
-        .build()
-        .expect("all is stated");
+    other.content = content("another", KeyMode::EngineHashes);
     let engine = open_with(&drive, other.clone());
     store(&engine, OLD);
     assert!(close(engine));

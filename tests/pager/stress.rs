@@ -1,7 +1,8 @@
 //! Callers that cancel, give up, drop and close at any moment, over rings of one piece and a host
 //! tier of a few chunks: every ticket ends, nothing waits for ever, and no wrong byte comes back.
 
-use crate::engine::{Engine, PATIENT, THREADS, Worker, keys, scatter};
+use crate::engine::{Engine, PATIENT, THREADS, Worker, keys};
+use crate::support::scatter;
 use kvtide::core::{Hop, Stage};
 use kvtide::device::Ready;
 use kvtide::device::cpu::{CpuConfig, Fault};

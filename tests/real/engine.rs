@@ -2,10 +2,11 @@
 //! from its key and from the weights that computed it, so that whoever knows both can tell right
 //! bytes from wrong and from outdated ones.
 
+use crate::support::{content, scatter};
 use kvtide::core::{Failure, Stage, StorePoint};
 use kvtide::device::Ready;
 use kvtide::device::cpu::{CpuConfig, CpuDevice, DeviceMemory};
-use kvtide::fingerprint::{ContentFingerprint, KeyMode, KvScales, RopeSettings};
+use kvtide::fingerprint::KeyMode;
 use kvtide::key::Key;
 use kvtide::layout::engines::{KeyValueBase, KeyValueCache, LatentCache, LayerBase};
 use kvtide::layout::{Attention, ElementType, Layout, Paging};
@@ -50,14 +51,6 @@ pub(crate) enum Area {
 }
 
 const AREA_COUNT: u32 = 3;
-
-/// `SplitMix64` (Steele, Lea, Flood 2014).
-pub(crate) fn scatter(value: u64) -> u64 {
-    let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
 
 /// Returns what a chunk of a group holds that was computed with these weights: its fragments, plane
 /// by plane.
@@ -132,15 +125,7 @@ pub(crate) struct Engine {
 
 /// Returns the settings of a disk tier of about `chunks` chunks.
 pub(crate) fn disk_tier(root: &Path, chunks: u64) -> DiskConfig {
-    let content = ContentFingerprint::builder()
-        .model_id("real faults")
-        .revision("1")
-        .rope(RopeSettings::AsInCheckpoint)
-        .element_type("pattern")
-        .kv_scales(KvScales::None)
-        .key_mode(KeyMode::EngineHashes)
-        .build()
-        .expect("all is stated");
+    let content = content("real faults", KeyMode::EngineHashes);
     let overhead_bytes = 512 << 10;
     DiskConfig::new(root, ByteCount::new(overhead_bytes + chunks * CHUNK_BYTES), content)
 }

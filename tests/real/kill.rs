@@ -11,8 +11,9 @@ mod child;
 mod oracle;
 mod report;
 
-use crate::engine::{PATIENT, scatter};
+use crate::engine::PATIENT;
 use crate::mounts::Folder;
+use crate::support::scatter;
 use check::{check_files, digests};
 use oracle::{Oracle, Totals};
 use report::Report;

@@ -4,8 +4,9 @@
 //! The engine goes on with whatever tier is left, the health says what is wrong, and every byte
 //! that is handed over is compared.
 
-use crate::engine::{CHUNKS_MAX, Engine, PATIENT, Prompt, chunk_bytes, disk_tier, scatter};
+use crate::engine::{CHUNKS_MAX, Engine, PATIENT, Prompt, chunk_bytes, disk_tier};
 use crate::mounts::{Mounted, command, may_mount, text};
+use crate::support::scatter;
 use kvtide::core::StorePoint;
 use kvtide::io::{DiskBackend, FileCall};
 use kvtide::pager::{DiskCommandError, DiskConfig, DiskHealth, Health, OpenError};

@@ -6,3 +6,5 @@ mod kill;
 mod machine;
 #[path = "../../host/io/tests/mounts.rs"]
 mod mounts;
+#[path = "../support/engine.rs"]
+mod support;

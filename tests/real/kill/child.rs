@@ -3,7 +3,8 @@
 
 use super::report::Report;
 use super::{Role, Task};
-use crate::engine::{Area, Engine, PATIENT, Prompt, disk_tier, scatter};
+use crate::engine::{Area, Engine, PATIENT, Prompt, disk_tier};
+use crate::support::scatter;
 use kvtide::core::{Failure, StorePoint, WritePolicy};
 use kvtide::io::DiskBackend;
 use kvtide::key::Key;

@@ -3,6 +3,7 @@
 //! Every chunk's bytes follow from its key and from a *version*: how often everything had been
 //! cleared when they were computed. So old bytes under a good sum are still told from new ones.
 
+use super::support::scatter;
 use kvtide::device::cpu::DeviceMemory;
 use kvtide::key::Key;
 use kvtide::layout::engines::{KeyValueBase, KeyValueCache, LatentCache, LayerBase};
@@ -21,14 +22,6 @@ const WINDOW_TOKENS: u32 = 20;
 const SPOILT: u8 = 0xee;
 /// Bytes between the planes.
 const PLANE_BYTES: u64 = 16 << 10;
-
-/// `SplitMix64`'s mixing (Steele, Lea, Flood 2014).
-pub(crate) fn scatter(value: u64) -> u64 {
-    let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
 
 pub(crate) fn group_index(at: usize) -> GroupIndex {
     GroupIndex::new(u8::try_from(at).expect("two groups"))

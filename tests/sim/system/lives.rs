@@ -113,11 +113,17 @@ impl World {
     }
 
     fn end_life(&mut self) {
+        drop(self.take_life());
+    }
+
+    /// Takes the life that ends, after everything of the engine's was let go of.
+    fn take_life(&mut self) -> Life {
         let mut life = self.life.take().expect("a life is on");
+        life.let_go();
         let counters = life.pager.pager().counters();
         self.tally.written += counters.written;
         self.tally.promoted += counters.promoted;
-        life.let_go();
+        life
     }
 
     /// Begins the next life: usually it recovers before anything else happens, and is killed and
@@ -220,11 +226,7 @@ impl World {
     pub(super) fn close(&mut self) {
         // What is still being scanned has no snapshot yet.
         let was_known = !self.is_recovering();
-        let mut life = self.life.take().expect("a life is on");
-        life.let_go();
-        let counters = life.pager.pager().counters();
-        self.tally.written += counters.written;
-        self.tally.promoted += counters.promoted;
+        let life = self.take_life();
         let clock = self.clock.clone();
         let drive = self.drive.clone();
         // What is durable already is kept by a close; what it still writes may evict others.

@@ -17,10 +17,12 @@ mod life;
 mod lives;
 mod oracle;
 mod step;
+#[path = "../../support/engine.rs"]
+mod support;
 mod world;
 
-pub(crate) use engine::scatter;
 pub(crate) use step::{DRIVE_FAULTS, Run, SETUP_BYTES, STEP_BYTES};
+pub(crate) use support::scatter;
 pub(crate) use world::{Tally, World};
 
 /// Plays a run.

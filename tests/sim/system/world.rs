@@ -4,9 +4,10 @@ use super::engine::{CONVERSATION_COUNT, Engine, GROUP_COUNT, group_index};
 use super::life::{Life, Prompt};
 use super::oracle::Oracle;
 use super::step::{DRIVE_FAULTS, HOPS, Kind, SETUP_BYTES, Step};
+use super::support::content;
 use kvtide::core::WritePolicy;
 use kvtide::device::cpu::Fault;
-use kvtide::fingerprint::{ContentFingerprint, KeyMode, KvScales, RopeSettings};
+use kvtide::fingerprint::KeyMode;
 use kvtide::io::Files;
 use kvtide::io::sim::{SimClock, SimDrive, SimFault, SimOptions, SimRule};
 use kvtide::pager::{DiskConfig, DiskStripe, PagerConfig};
@@ -140,15 +141,7 @@ impl World {
     }
 
     pub(super) fn config(&self) -> PagerConfig {
-        let content = ContentFingerprint::builder()
-            .model_id("simulated")
-            .revision("1")
-            .rope(RopeSettings::AsInCheckpoint)
-            .element_type("pattern")
-            .kv_scales(KvScales::None)
-            .key_mode(KeyMode::EngineHashes)
-            .build()
-            .expect("all is stated");
+        let content = content("simulated", KeyMode::EngineHashes);
         let capacity = self.capacity();
         let stripes = self.roots().map(|root| DiskStripe { root, capacity }).collect();
         let mut disk = DiskConfig::new(DRIVES[0], capacity, content);
