@@ -35,13 +35,23 @@ struct Incidents {
     latest: Option<Instant>,
 }
 
+/// What a store is still used for; it only ever becomes less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    /// Everything.
+    Full,
+    /// Its writes were stopped: none begins any more.
+    ReadOnly,
+    /// Its drive was given up: nothing reads it any more either.
+    Lost,
+}
+
 /// A group's store in one stripe, and what is under way in it.
 #[derive(Debug)]
 pub(in crate::pager) struct GroupStore {
     pub(super) store: Store,
     place: Place,
-    /// Its drive was given up: nothing reads it any more.
-    pub(super) is_lost: bool,
+    pub(super) service: Service,
     scan: Option<Scan>,
     /// When reads of the scan were last submitted.
     scan_submitted: Option<Instant>,
@@ -53,7 +63,7 @@ pub(in crate::pager) struct GroupStore {
     moved_on: Option<ScanProgress>,
     /// Numbers of writes that wait until the run has begun.
     waiting: Vec<u32>,
-    /// Something was written since the last sync began.
+    /// Nothing was written since the last sync began.
     is_synced: bool,
     /// The scan found chunks since the last sync began: who wrote them may not have synced them.
     has_found: bool,
@@ -68,7 +78,7 @@ impl GroupStore {
         Self {
             store,
             place,
-            is_lost: false,
+            service: Service::Full,
             scan,
             scan_submitted: None,
             scanned: ScanProgress::default(),
@@ -203,7 +213,7 @@ impl GroupStore {
     }
 
     pub(super) fn scan_operations(&mut self, depth: u32, now: Instant) -> Vec<IoOperation> {
-        let scan = self.scan.as_mut().filter(|_| !self.is_lost);
+        let scan = self.scan.as_mut().filter(|_| self.service != Service::Lost);
         let operations = scan.map_or_else(Vec::new, |scan| scan.operations(&self.store, depth));
         if !operations.is_empty() {
             self.scan_submitted = Some(now);
@@ -268,7 +278,7 @@ impl GroupStore {
 
     /// Returns the erasures that can begin, or never will: those of a store that was lost.
     pub(super) fn take_erasures(&mut self) -> Vec<PendingErasure> {
-        let must_wait = self.scan.is_some() && !self.is_lost;
+        let must_wait = self.scan.is_some() && self.service != Service::Lost;
         if must_wait { Vec::new() } else { std::mem::take(&mut self.erasures) }
     }
 

@@ -7,7 +7,7 @@
 //!
 //! Called by the disk thread.
 
-use super::group::GroupStore;
+use super::group::{GroupStore, Service};
 use crate::io::{IoBuffer, IoFinished, IoMemory, IoOperation, IoWork};
 use crate::store::{Generation, ReadFault, TagSpace};
 use crate::units::{ByteCount, SlotIndex};
@@ -111,14 +111,15 @@ impl Scrubber {
     /// Finds the next slot with a chunk, within a bounded look.
     fn next_chunk(&mut self, stores: &[GroupStore]) -> Option<Reading> {
         for _ in 0..SLOTS_PER_LOOK {
-            let GroupStore { store: held, is_lost, .. } = stores.get(self.store)?;
+            let GroupStore { store: held, service, .. } = stores.get(self.store)?;
+            let is_read = *service != Service::Lost;
             let (store, slot) = (self.store, SlotIndex::new(self.slot));
-            let is_last = self.slot + 1 >= held.slot_count() || *is_lost;
+            let is_last = self.slot + 1 >= held.slot_count() || !is_read;
             if is_last {
                 self.store = (store + 1) % stores.len();
             }
             self.slot = if is_last { 0 } else { self.slot + 1 };
-            if let Some(generation) = held.generation(slot).filter(|_| !is_lost) {
+            if let Some(generation) = held.generation(slot).filter(|_| is_read) {
                 return Some(Reading { store, slot, generation });
             }
         }

@@ -318,11 +318,6 @@ impl DiskState {
         lock(&self.uncleared)[store] = directories;
     }
 
-    /// Whether a store's disk was given up.
-    pub(super) fn is_lost(&self, store: usize) -> bool {
-        matches!(lock(&self.health)[store], (_, DiskHealth::Lost { .. }))
-    }
-
     /// Sets a store's health, unless it is worse already. Returns whether it changed for the worse.
     pub(super) fn set_health(&self, store: usize, health: DiskHealth) -> bool {
         let mut all = lock(&self.health);

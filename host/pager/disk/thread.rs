@@ -13,7 +13,7 @@ mod siblings;
 mod tasks;
 
 use super::config::{DiskConfig, ProgressListener};
-use super::group::GroupStore;
+use super::group::{GroupStore, Service};
 use super::open::{OpenedTier, SCAN_SPACE};
 use super::places::Place;
 use super::scrub::{Rotten, Scrubber};
@@ -316,10 +316,10 @@ impl DiskThread {
         self.give_up();
         let mut is_clean = is_quiet;
         let is_poisoned = self.shared.collect(&mut self.effects, |core| core.is_poisoned());
-        for (at, store) in self.stores.into_iter().enumerate() {
+        for store in self.stores {
             // Closing wants the disk for itself. A snapshot of what was lost, or of tables that
             // nobody trusts, would be one of nothing: the next open scans instead.
-            let is_known = !is_poisoned && !self.shared.disk_state().is_lost(at);
+            let is_known = !is_poisoned && store.service != Service::Lost;
             if !is_quiet || !is_known {
                 is_clean = false;
                 store.store.abandon(&mut *self.disk);

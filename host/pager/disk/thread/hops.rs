@@ -1,7 +1,7 @@
 //! Slot writes and reads: from the core's request to its completion.
 
 use super::tasks::{Purpose, RunningTask};
-use super::{DiskThread, GroupStore, HOPS, Place};
+use super::{DiskThread, GroupStore, HOPS, Place, Service};
 use crate::core::{DiskFailure, DiskHop, DiskRequest};
 use crate::io::{IoFault, IoFinished, IoMemory, IoOperation, IoWork, SlotPages, SlotWatch};
 use crate::pager::disk::{DiskHealth, places};
@@ -30,7 +30,9 @@ pub(super) struct Flight {
 #[derive(Debug)]
 pub(super) struct StuckHop {
     request: DiskRequest,
+    /// The store of its disk slot, and the slot in that.
     store: usize,
+    slot: SlotIndex,
     watch: SlotWatch,
 }
 
@@ -116,6 +118,11 @@ impl DiskThread {
             return None;
         }
         let store = &mut self.stores[flight.store];
+        if store.service != Service::Full {
+            // It waited while the writes were stopped: zeros that were given up may land on it yet.
+            self.end_flight(number, Err(DiskFailure::Drive));
+            return None;
+        }
         if store.store.is_writing(flight.slot) {
             self.parked.push(number);
             return None;
@@ -167,13 +174,15 @@ impl DiskThread {
         let Flight { request, store: at, slot: disk_slot, started, watch } = flight;
         // Before the completion: afterwards the slot may be anybody's.
         drop(report.memory);
-        let stuck = watch.filter(|watch| !watch.is_over());
-        let outcome = match request.hop {
+        let outcome = match (watch.filter(|watch| !watch.is_over()), request.hop) {
             // The kernel may still fill the memory, or write it: for the store a write that may
             // land yet is under way.
-            _ if stuck.is_some() => Err(DiskFailure::Stuck),
-            DiskHop::Write => self.stores[at].end_write(disk_slot, &report.outcome),
-            DiskHop::Read => {
+            (Some(watch), _) => {
+                self.stuck.push(StuckHop { request, store: at, slot: disk_slot, watch });
+                Err(DiskFailure::Stuck)
+            }
+            (None, DiskHop::Write) => self.stores[at].end_write(disk_slot, &report.outcome),
+            (None, DiskHop::Read) => {
                 let slot = self.shared.whole_slot(request.group, request.slot);
                 let mut page = [0; PAGE_BYTES];
                 slot.read_header(0, &mut page);
@@ -186,41 +195,32 @@ impl DiskThread {
             tracing::warn!(%fault, %directory, ?hop, %key, "a disk hop failed");
             self.judge_faults(at, request.hop, fault, started);
         }
-        let outcome = match stuck {
-            Some(watch) => {
-                self.stuck.push(StuckHop { request, store: at, watch });
-                if self.stuck.iter().filter(|hop| hop.store == at).count() >= STUCK_MAX {
-                    self.lose_disk(at, "the drive does not let go of operations");
-                }
-                Err(DiskFailure::Stuck)
-            }
-            None => outcome,
-        };
+        if self.stuck.iter().filter(|hop| hop.store == at).count() >= STUCK_MAX {
+            self.lose_disk(at, "the drive does not let go of operations");
+        }
         self.end_flight(number, outcome);
     }
 
     /// Gives back the slots of hops that were given up and have ended after all.
     pub(super) fn release_stuck(&mut self) {
         let over = self.stuck.extract_if(.., |hop| hop.watch.is_over());
-        for StuckHop { request, .. } in over.collect::<Vec<_>>() {
-            self.end_stuck_write(request);
-            self.shared.collect(&mut self.effects, |core| core.unstick(request));
+        for hop in over.collect::<Vec<_>>() {
+            self.end_stuck_write(&hop);
+            self.shared.collect(&mut self.effects, |core| core.unstick(hop.request));
         }
     }
 
     /// Ends a write for its store that was given up before: nobody knows what became of the slot.
-    fn end_stuck_write(&mut self, request: DiskRequest) {
-        if request.hop == DiskHop::Write {
-            let places = self.stores.iter().map(GroupStore::place);
-            let (store, slot) = places::find(places, request.group, request.disk_slot);
-            self.stores[store].store.end_write(slot, &Err(IoFault::TimedOut));
+    fn end_stuck_write(&mut self, hop: &StuckHop) {
+        if hop.request.hop == DiskHop::Write {
+            self.stores[hop.store].store.end_write(hop.slot, &Err(IoFault::TimedOut));
         }
     }
 
     /// Leaves slots to the next run into which a write may yet land.
     pub(super) fn forget_stuck_writes(&mut self) {
-        for StuckHop { request, .. } in std::mem::take(&mut self.stuck) {
-            self.end_stuck_write(request);
+        for hop in std::mem::take(&mut self.stuck) {
+            self.end_stuck_write(&hop);
         }
     }
 
@@ -241,7 +241,7 @@ impl DiskThread {
         if self.shared.disk_state().set_health(store, health) {
             let directory = self.stores[store].store.directory().display();
             tracing::error!(reason, %directory, "a store of the disk tier is lost");
-            self.stores[store].is_lost = true;
+            self.stores[store].service = Service::Lost;
             let Place { group, stripe, .. } = self.stores[store].place();
             self.shared.collect(&mut self.effects, |core| core.stop_disk(group, stripe));
         }
@@ -253,6 +253,7 @@ impl DiskThread {
         if self.shared.disk_state().set_health(store, health) {
             let directory = self.stores[store].store.directory().display();
             tracing::error!(reason, %directory, "a store of the disk tier takes no more writes");
+            self.stores[store].service = Service::ReadOnly;
             let Place { group, stripe, .. } = self.stores[store].place();
             self.shared.collect(&mut self.effects, |core| core.stop_writes(group, stripe));
         }

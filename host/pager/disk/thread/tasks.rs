@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::pager::Erasure;
 use crate::pager::disk::DiskCommandError;
 use crate::pager::disk::erase::{Erased, PendingErasure};
-use crate::pager::disk::group::GroupStore;
+use crate::pager::disk::group::{GroupStore, Service};
 use crate::pager::disk::state::{MissingStripe, Unreached};
 use crate::store::{StoreError, TagSpace, Task};
 use std::sync::mpsc::Sender;
@@ -170,8 +170,8 @@ impl DiskThread {
     pub(super) fn begin_erasures(&mut self, store: usize) {
         for PendingErasure { number, erased, before } in self.stores[store].take_erasures() {
             let space = self.take_space();
-            let GroupStore { store: of_group, is_lost, .. } = &self.stores[store];
-            if *is_lost && !of_group.is_recovered() {
+            let GroupStore { store: of_group, service, .. } = &self.stores[store];
+            if *service == Service::Lost && !of_group.is_recovered() {
                 self.end_erasure(store, number, Err("its drive was given up".to_owned()));
                 continue;
             }
