@@ -5,24 +5,25 @@
 
 #[path = "support/image.rs"]
 mod image;
+#[path = "../../tests/support/store.rs"]
+mod support;
 
 use image::Image;
-use kvtide::fingerprint::{Codec, StoreId};
+use kvtide::fingerprint::StoreId;
 use kvtide::io::sim::{SimDisk, SimDrive, SimOptions};
 use kvtide::io::{Disk, IoBuffer, IoMemory, IoOperation, IoWork, run};
 use kvtide::key::Key;
-use kvtide::layout::engines::{LatentCache, LayerBase};
-use kvtide::layout::{Attention, ElementType, Layout, Paging};
 use kvtide::store::{
-    Access, ChunkShape, Finding, Opened, Recovery, SlotCheck, Store, StoreError, StoreOptions,
-    StoreUuid, SuperblockCopies, TagSpace, check, find_stores, inspect, survey,
+    Access, Finding, Opened, Recovery, SlotCheck, Store, StoreError, StoreOptions, StoreUuid,
+    SuperblockCopies, TagSpace, check, find_stores, inspect, survey,
 };
-use kvtide::units::{BlockCount, ByteCount, SlotIndex, TokenCount};
+use kvtide::units::{ByteCount, SlotIndex};
 use kvtide_kernels::checksum;
 use libfuzzer_sys::fuzz_target;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use support::shape;
 
 const ROOT: &str = "/kv";
 const SLOT_COUNT: u32 = 4;
@@ -46,20 +47,6 @@ fn store_id() -> StoreId {
 
 fn directory() -> PathBuf {
     Path::new(ROOT).join("0").join(store_id().to_string())
-}
-
-/// Two blocks of 16 tokens of 32 bytes: a payload of one page.
-fn shape() -> ChunkShape {
-    let paging = Paging {
-        block_tokens: TokenCount::new(16),
-        blocks_per_chunk: BlockCount::new(2),
-        block_count: BlockCount::new(100),
-        attention: Attention::Full,
-    };
-    let cache = LatentCache { paging, element_type: ElementType::U8, row: ByteCount::new(32) };
-    let layers = [LayerBase { layer: 0, base_address: 4096 }];
-    let layout = Layout::builder().group(cache.rows(&layers)).build().expect("a layout");
-    ChunkShape::of_group(&layout.groups()[0], Codec::Raw)
 }
 
 fn options() -> StoreOptions {

@@ -8,4 +8,6 @@ mod promises;
 mod reclaim;
 mod refusals;
 mod rig;
+#[path = "../support/store.rs"]
+mod support;
 mod survey;

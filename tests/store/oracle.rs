@@ -4,27 +4,11 @@ use super::rig::Rig;
 use kvtide::fingerprint::{Codec, StoreId};
 use kvtide::io::IoFault;
 use kvtide::key::Key;
-use kvtide::layout::engines::{LatentCache, LayerBase};
-use kvtide::layout::{Attention, ElementType, Layout, Paging};
 use kvtide::store::format::HeaderIdentity;
-use kvtide::store::{ChunkShape, Entry, Erasure, Generation, Landed, StoreError};
+use kvtide::store::{Entry, Erasure, Generation, Landed, StoreError};
 use kvtide::units::{BlockCount, ByteCount, GroupIndex, SlotIndex, TenantId, TokenCount};
 use kvtide_kernels::checksum;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Two blocks of 16 tokens of 32 bytes: a payload of one page, a slot of two.
-pub(crate) fn shape() -> ChunkShape {
-    let paging = Paging {
-        block_tokens: TokenCount::new(16),
-        blocks_per_chunk: BlockCount::new(2),
-        block_count: BlockCount::new(100),
-        attention: Attention::Full,
-    };
-    let cache = LatentCache { paging, element_type: ElementType::U8, row: ByteCount::new(32) };
-    let layers = [LayerBase { layer: 0, base_address: 4096 }];
-    let layout = Layout::builder().group(cache.rows(&layers)).build().expect("a layout");
-    ChunkShape::of_group(&layout.groups()[0], Codec::Raw)
-}
 
 pub(crate) fn store_id(number: u8) -> StoreId {
     StoreId::from_bytes([number; 16])

@@ -1,6 +1,7 @@
 //! One store on a simulated drive, driven as the pager's disk thread does, with its oracle.
 
-use super::oracle::{Oracle, image, shape, store_id};
+use super::oracle::{Oracle, image, store_id};
+use crate::support::shape;
 use kvtide::io::sim::{SimDisk, SimDrive};
 use kvtide::io::{Disk, IoBuffer, IoFault, IoFinished, IoMemory, IoOperation, IoWork};
 use kvtide::store::format::HeaderStamp;

@@ -6,3 +6,5 @@ mod gc;
 mod inspect;
 mod repair;
 mod rig;
+#[path = "../../../tests/support/store.rs"]
+mod support;

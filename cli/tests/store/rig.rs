@@ -1,12 +1,11 @@
 //! Stores on a real file system, ways to damage them, and the program.
 
+use crate::support::shape;
 use kvtide::fingerprint::{Codec, StoreId};
 use kvtide::io::{Disk, DiskOptions, IoBuffer, IoMemory, IoOperation, IoWork, open_disk};
 use kvtide::key::Key;
-use kvtide::layout::engines::{LatentCache, LayerBase};
-use kvtide::layout::{Attention, ElementType, Layout, Paging};
 use kvtide::store::format::{HeaderIdentity, HeaderStamp};
-use kvtide::store::{ChunkShape, Entry, Landed, Opened, Recovery, Store, StoreOptions, TagSpace};
+use kvtide::store::{Entry, Landed, Opened, Recovery, Store, StoreOptions, TagSpace};
 use kvtide::units::{BlockCount, ByteCount, GroupIndex, SlotIndex, TenantId, TokenCount};
 use kvtide_kernels::checksum;
 use serde_json::Value;
@@ -48,20 +47,6 @@ pub(crate) fn name(number: u8) -> String {
 /// Returns the key of a chunk.
 pub(crate) fn key(chunk: u32) -> Key {
     Key::from_u128(u128::from(checksum::mix(u64::from(chunk) + 1)) << 64 | u128::from(chunk))
-}
-
-/// Two blocks of 16 tokens of 32 bytes.
-fn shape() -> ChunkShape {
-    let paging = Paging {
-        block_tokens: TokenCount::new(16),
-        blocks_per_chunk: BlockCount::new(2),
-        block_count: BlockCount::new(100),
-        attention: Attention::Full,
-    };
-    let cache = LatentCache { paging, element_type: ElementType::U8, row: ByteCount::new(32) };
-    let layers = [LayerBase { layer: 0, base_address: 4096 }];
-    let layout = Layout::builder().group(cache.rows(&layers)).build().expect("a layout");
-    ChunkShape::of_group(&layout.groups()[0], Codec::Raw)
 }
 
 /// Returns a chunk's slot image, but for its stamp.
