@@ -1,5 +1,5 @@
-//! The store of several test programs: its slots hold two blocks of 16 tokens of 32 bytes, a payload
-//! of one page.
+//! The store of several test programs: its slots hold two blocks of 16 tokens of 32 bytes, a
+//! payload of one page.
 //!
 //! Shared by the tests `store` of the library and of the program, and by the fuzz target
 //! `store_recovery`.
