@@ -3,12 +3,12 @@
 //! - `model`, `commands`, `plans`: the core's promises in hash maps and linear scans.
 //! - `operation`: what a run is made of.
 //! - `rig`: runs one operation on both and compares all that can be seen from outside.
-//! - `disk_operation`, `disk_rig`, `disk_events`, `disk_checks`: runs with a disk tier, whose oracle
-//!   knows the bytes of every slot.
+//! - `disk_operation`, `disk_rig`, `disk_events`, `disk_checks`: runs with a disk tier, whose
+//!   oracle knows the bytes of every slot.
 //! - `lookup`: the longest prefix against its definition.
 //! - `promises`, `disk_promises`, `stripe_promises`, `recover_promises`, `clear_promises`,
-//!   `erase_promises`: single promises, each with the shortest run that would break it; `disk_bench`
-//!   drives those with a disk tier.
+//!   `erase_promises`: single promises, each with the shortest run that would break it;
+//!   `disk_bench` drives those with a disk tier.
 
 #[path = "core_model/clear_promises.rs"]
 mod clear_promises;

@@ -2,8 +2,8 @@
 //!
 //! There is no second machine here to compare with: the rig knows which bytes lie in every slot of
 //! both tiers, who pins what and what was lost, and checks the promises that follow after every
-//! operation; [`Core::audit`] checks the tables. `disk_events.rs` is what befalls the disk. Which chunk is evicted is the core's choice, as
-//! long as it was one that may go.
+//! operation; [`Core::audit`] checks the tables. Which chunk is evicted is the core's choice, as
+//! long as it was one that may go. `disk_events.rs` is what befalls the disk.
 
 use crate::disk_operation::{Action as Step, DiskOperation};
 use crate::rig::{NODE_COUNT, group_index, path_to, pick};
