@@ -11,7 +11,7 @@ use crate::contender::{Contender, Pair};
 use crate::files::Files;
 use crate::fio::Fio;
 use crate::foyer_lap;
-use crate::memory::{Memory, Pages, small_pages};
+use crate::memory::{Memory, Pages, Reach, small_pages};
 use crate::raw_block;
 use crate::subject::{Subject, Variant};
 use crate::work::{Lap, LapKind, Workload, provision};
@@ -43,7 +43,7 @@ pub(crate) struct Bench {
     workload: Workload,
     subjects: Vec<(Variant, Subject)>,
     files: Vec<(Pages, Files)>,
-    memories: Vec<(Pages, Arc<Memory>)>,
+    memories: Vec<((Pages, u32), Arc<Memory>)>,
 }
 
 impl Drop for Bench {
@@ -71,7 +71,7 @@ impl Bench {
         match contender {
             Contender::Kvtide(variant) => Ok(self.subject(variant)?.notes()),
             Contender::Files(pages) => Ok(self.file_pool(pages)?.notes()),
-            Contender::Fio(pages) => Ok(self.fio(pages)?.notes()),
+            Contender::Fio(pages, reach) => Ok(self.fio(pages, reach)?.notes()),
             Contender::Foyer(_) => Ok(vec![format!("buffers of its own on {}", small_pages())]),
             Contender::RawBlock(_) => raw_block::look(&self.python),
         }
@@ -96,20 +96,22 @@ impl Bench {
         let lap = match contender {
             Contender::Kvtide(variant) => self.subject(variant)?.lap(kind),
             Contender::Files(pages) => self.file_pool(pages)?.lap(kind),
-            Contender::Fio(pages) => self.fio(pages)?.lap(kind),
+            Contender::Fio(pages, reach) => self.fio(pages, reach)?.lap(kind),
             Contender::Foyer(engine) => self.foyer_lap(engine, kind),
             Contender::RawBlock(engine) => self.raw_block_lap(engine, kind),
         };
         lap.map_err(|error| format!("{}: {error}", contender.name()).into())
     }
 
-    /// Returns the memory on pages of one kind, which all contenders in this process share.
-    fn memory(&mut self, pages: Pages) -> Result<Arc<Memory>, Failure> {
-        if let Some((_, memory)) = self.memories.iter().find(|(of, _)| *of == pages) {
+    /// Returns the memory of a workload on pages of one kind, which all contenders in this process
+    /// share.
+    fn memory(&mut self, workload: &Workload, pages: Pages) -> Result<Arc<Memory>, Failure> {
+        let wanted = (pages, workload.place_count);
+        if let Some((_, memory)) = self.memories.iter().find(|(of, _)| *of == wanted) {
             return Ok(Arc::clone(memory));
         }
-        let memory = Arc::new(Memory::allocate(&self.workload, pages)?);
-        self.memories.push((pages, Arc::clone(&memory)));
+        let memory = Arc::new(Memory::allocate(workload, pages)?);
+        self.memories.push((wanted, Arc::clone(&memory)));
         Ok(memory)
     }
 
@@ -121,9 +123,9 @@ impl Bench {
             let depth = self.workload.depth;
             let backend = DiskBackend::Uring;
             let disk = open_disk(&DiskOptions { backend, depth, ..DiskOptions::default() })?;
-            let memory = self.memory(variant.pages)?;
-            let sums = variant.has_sums;
-            let subject = Subject::new(disk, self.data(), self.workload, sums, memory);
+            let workload = variant.workload(self.workload);
+            let memory = self.memory(&workload, variant.pages)?;
+            let subject = Subject::new(disk, self.data(), workload, variant.has_sums, memory);
             self.subjects.push((variant, subject));
             self.subjects.len() - 1
         };
@@ -135,15 +137,16 @@ impl Bench {
         let at = if let Some(at) = at {
             at
         } else {
-            let memory = self.memory(pages)?;
-            self.files.push((pages, Files::new(self.files(), self.workload, memory)?));
+            let workload = self.workload;
+            let memory = self.memory(&workload, pages)?;
+            self.files.push((pages, Files::new(self.files(), workload, memory)?));
             self.files.len() - 1
         };
         Ok(&self.files[at].1)
     }
 
-    fn fio(&self, pages: Pages) -> Result<Fio, Failure> {
-        Fio::new(self.data(), self.workload, pages)
+    fn fio(&self, pages: Pages, reach: Reach) -> Result<Fio, Failure> {
+        Fio::new(self.data(), self.workload, pages, reach)
     }
 
     fn foyer_lap(&self, engine: foyer_lap::Engine, kind: LapKind) -> Result<Lap, Failure> {

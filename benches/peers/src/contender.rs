@@ -3,7 +3,7 @@
 //! Called by `bench.rs` and `report.rs`.
 
 use crate::foyer_lap;
-use crate::memory::Pages;
+use crate::memory::{Pages, Reach};
 use crate::raw_block;
 use crate::subject::Variant;
 
@@ -13,7 +13,7 @@ pub(crate) enum Contender {
     /// Through kvtide's `Disk`.
     Kvtide(Variant),
     /// By fio.
-    Fio(Pages),
+    Fio(Pages, Reach),
     /// By foyer's disk engine.
     Foyer(foyer_lap::Engine),
     /// By LMCache's raw block I/O.
@@ -23,13 +23,23 @@ pub(crate) enum Contender {
 }
 
 /// kvtide with sums, on 2 MiB pages: what is compared unless something else is said.
-const SUMMED: Contender = Contender::Kvtide(Variant { has_sums: true, pages: Pages::Huge });
+const SUMMED: Contender = kvtide(true, Pages::Huge, Reach::Wide);
+
+/// The same in as little memory as fio's.
+const NARROW: Contender = kvtide(true, Pages::Huge, Reach::Narrow);
 
 /// kvtide without sums.
-const PLAIN: Contender = Contender::Kvtide(Variant { has_sums: false, pages: Pages::Huge });
+const PLAIN: Contender = kvtide(false, Pages::Huge, Reach::Wide);
 
 /// kvtide without sums, on 4 KiB pages.
-const PLAIN_SMALL: Contender = Contender::Kvtide(Variant { has_sums: false, pages: Pages::Small });
+const PLAIN_SMALL: Contender = kvtide(false, Pages::Small, Reach::Wide);
+
+const fn kvtide(has_sums: bool, pages: Pages, reach: Reach) -> Contender {
+    Contender::Kvtide(Variant { has_sums, pages, reach })
+}
+
+/// fio with as many operations under way as everyone.
+const FIO: Contender = Contender::Fio(Pages::Huge, Reach::Narrow);
 
 /// A comparison.
 #[derive(Clone, Copy, Debug)]
@@ -51,10 +61,12 @@ impl Pair {
 }
 
 /// Every comparison.
-pub(crate) const PAIRS: [Pair; 10] = [
-    Pair::new(SUMMED, Contender::Fio(Pages::Huge), [Some(0.97), Some(0.97)]),
-    Pair::new(PLAIN, Contender::Fio(Pages::Huge), [None, None]),
-    Pair::new(PLAIN, Contender::Fio(Pages::Small), [None, None]),
+pub(crate) const PAIRS: [Pair; 12] = [
+    Pair::new(SUMMED, FIO, [Some(0.97), Some(0.97)]),
+    Pair::new(NARROW, FIO, [Some(0.97), Some(0.97)]),
+    Pair::new(SUMMED, Contender::Fio(Pages::Huge, Reach::Wide), [Some(0.97), Some(0.97)]),
+    Pair::new(PLAIN, FIO, [None, None]),
+    Pair::new(PLAIN, Contender::Fio(Pages::Small, Reach::Narrow), [None, None]),
     Pair::new(PLAIN, PLAIN_SMALL, [None, Some(1.5)]),
     Pair::new(SUMMED, Contender::Foyer(foyer_lap::Engine::Psync), [Some(1.6), Some(1.5)]),
     Pair::new(SUMMED, Contender::Foyer(foyer_lap::Engine::Uring), [Some(1.6), Some(1.5)]),
@@ -68,12 +80,11 @@ impl Contender {
     /// Names it in tables and on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Kvtide(Variant { has_sums: true, pages: Pages::Huge }) => "kvtide",
-            Self::Kvtide(Variant { has_sums: true, pages: Pages::Small }) => "kvtide-4k",
-            Self::Kvtide(Variant { has_sums: false, pages: Pages::Huge }) => "kvtide-plain",
-            Self::Kvtide(Variant { has_sums: false, pages: Pages::Small }) => "kvtide-plain-4k",
-            Self::Fio(Pages::Huge) => "fio",
-            Self::Fio(Pages::Small) => "fio-4k",
+            Self::Kvtide(variant) => variant.name(),
+            Self::Fio(Pages::Huge, Reach::Narrow) => "fio",
+            Self::Fio(Pages::Huge, Reach::Wide) => "fio-wide",
+            Self::Fio(Pages::Small, Reach::Narrow) => "fio-4k",
+            Self::Fio(Pages::Small, Reach::Wide) => "fio-4k-wide",
             Self::Foyer(foyer_lap::Engine::Psync) => "foyer-psync",
             Self::Foyer(foyer_lap::Engine::Uring) => "foyer-uring",
             Self::RawBlock(raw_block::Engine::Uring) => "raw-block-uring",

@@ -1,13 +1,14 @@
 //! fio, the yardstick: the same file, block size, depth and order of work, nothing but I/O.
 //!
 //! Its buffers lie on reserved 2 MiB pages, which it can have no other way, or on 4 KiB pages from
-//! the allocator. They are as many as its depth, so they stay in the CPU's caches, which favours
-//! it.
+//! the allocator. They are as many as its depth, so at the workload's they stay in the CPU's caches,
+//! which favours it. A wide one is given as many as kvtide's slots in memory, and so many operations
+//! under way too, since it takes no other buffers than it needs.
 //!
 //! Called by `bench.rs`.
 
 use crate::Failure;
-use crate::memory::{Pages, small_pages};
+use crate::memory::{Pages, Reach, small_pages};
 use crate::work::{Cost, Lap, LapKind, Workload, provision, settle};
 use serde::Deserialize;
 use std::fs;
@@ -23,6 +24,7 @@ pub(crate) struct Fio {
     path: PathBuf,
     workload: Workload,
     pages: Pages,
+    depth: u32,
     version: String,
 }
 
@@ -54,10 +56,19 @@ impl Fio {
     /// Prepares laps on the file at `path`.
     ///
     /// Fails where fio is not installed, and for huge pages where too few are reserved.
-    pub(crate) fn new(path: PathBuf, workload: Workload, pages: Pages) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        path: PathBuf,
+        workload: Workload,
+        pages: Pages,
+        reach: Reach,
+    ) -> Result<Self, Failure> {
         let told = Command::new("fio").arg("--version").output();
         let told = told.map_err(|error| format!("fio cannot be run ({error}); install it"))?;
-        let bytes = u64::from(workload.depth) * workload.slot_bytes as u64;
+        let depth = match reach {
+            Reach::Narrow => workload.depth,
+            Reach::Wide => workload.place_count,
+        };
+        let bytes = u64::from(depth) * workload.slot_bytes as u64;
         // One page more than its buffers fill, since it aligns them.
         let needed = bytes.div_ceil(HUGE_PAGE_BYTES) + 1;
         let free = free_huge_pages();
@@ -69,7 +80,7 @@ impl Fio {
             .into());
         }
         let version = String::from_utf8_lossy(&told.stdout).trim().to_owned();
-        Ok(Self { path, workload, pages, version })
+        Ok(Self { path, workload, pages, depth, version })
     }
 
     /// Says what the laps run on.
@@ -78,7 +89,7 @@ impl Fio {
             Pages::Huge => "reserved 2 MiB pages",
             Pages::Small => small_pages(),
         };
-        vec![format!("{}, {kind}", self.version)]
+        vec![format!("{}, {kind}, {} operations under way", self.version, self.depth)]
     }
 
     /// Writes and reads every block once.
@@ -94,7 +105,7 @@ impl Fio {
     }
 
     fn run(&self, pattern: &str) -> Result<Job, Failure> {
-        let Workload { slot_bytes, depth, .. } = self.workload;
+        let (slot_bytes, depth) = (self.workload.slot_bytes, self.depth);
         let memory = if self.pages == Pages::Huge { "shmhuge" } else { "malloc" };
         let output = Command::new("fio")
             .args(["--name=peer", "--ioengine=io_uring", "--direct=1", "--fallocate=none"])

@@ -22,6 +22,15 @@ pub(crate) enum Pages {
     Small,
 }
 
+/// How many places a contender uses in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// As many as the workload has: more than the processor's caches hold.
+    Wide,
+    /// No more than its operations under way need, which stay in the processor's caches.
+    Narrow,
+}
+
 /// What an operation does with a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {

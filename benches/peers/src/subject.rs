@@ -7,7 +7,7 @@
 //! Called by `bench.rs`.
 
 use crate::Failure;
-use crate::memory::{Memory, Pages, Places, Use};
+use crate::memory::{Memory, Pages, Places, Reach, Use};
 use crate::work::{Cost, Lap, LapKind, Watch, Workload, provision};
 use kvtide::device::cpu::kernels::Level;
 use kvtide::io::{Disk, FileId, IoMemory, IoOperation, IoWork, OpenMode};
@@ -23,6 +23,34 @@ pub(crate) struct Variant {
     pub(crate) has_sums: bool,
     /// Where the slots lie.
     pub(crate) pages: Pages,
+    /// How many of them are used.
+    pub(crate) reach: Reach,
+}
+
+impl Variant {
+    /// Names it in tables and on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match (self.has_sums, self.pages, self.reach) {
+            (true, Pages::Huge, Reach::Wide) => "kvtide",
+            (true, Pages::Huge, Reach::Narrow) => "kvtide-narrow",
+            (true, Pages::Small, Reach::Wide) => "kvtide-4k",
+            (true, Pages::Small, Reach::Narrow) => "kvtide-4k-narrow",
+            (false, Pages::Huge, Reach::Wide) => "kvtide-plain",
+            (false, Pages::Huge, Reach::Narrow) => "kvtide-plain-narrow",
+            (false, Pages::Small, Reach::Wide) => "kvtide-plain-4k",
+            (false, Pages::Small, Reach::Narrow) => "kvtide-plain-4k-narrow",
+        }
+    }
+
+    /// Returns the workload as this variant does it: a narrow one has twice as many places as
+    /// operations under way, since every other one waits inside the disk.
+    pub(crate) fn workload(self, workload: Workload) -> Workload {
+        let place_count = match self.reach {
+            Reach::Wide => workload.place_count,
+            Reach::Narrow => workload.place_count.min(2 * workload.depth),
+        };
+        Workload { place_count, ..workload }
+    }
 }
 
 /// A disk, a file on it and the memory of its operations.
