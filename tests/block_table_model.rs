@@ -2,8 +2,11 @@
 
 #[path = "support/block_table_model.rs"]
 mod block_table_model;
+#[path = "support/counted.rs"]
+mod counted;
 
 use block_table_model::{Harness, History, Operation, Reference};
+use counted::counted;
 use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 
@@ -65,6 +68,7 @@ impl StateMachineTest for BlockTableMachine {
     type Reference = Self;
 
     fn init_test(reference: &Reference) -> Harness {
+        counted("runs of block tables", 1);
         Harness::new(reference)
     }
 

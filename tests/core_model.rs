@@ -14,6 +14,8 @@
 mod clear_promises;
 #[path = "core_model/commands.rs"]
 mod commands;
+#[path = "support/counted.rs"]
+mod counted;
 #[path = "core_model/disk_bench.rs"]
 mod disk_bench;
 #[path = "core_model/disk_checks.rs"]

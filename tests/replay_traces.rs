@@ -4,6 +4,10 @@
 //! The files are not part of the repository. They are looked for in `KVTIDE_TRACES`, or else in
 //! `../shared/traces` beside the repository; where they are not, the tests say so and pass.
 
+#[path = "support/counted.rs"]
+mod counted;
+
+use counted::counted;
 use kvtide::core::WritePolicy;
 use kvtide::io::{DiskOptions, open_disk};
 use kvtide::key::Key;
@@ -146,6 +150,7 @@ fn the_core_hits_what_is_published_and_keeps_its_invariants() {
             });
             let hit_count = hits.sum::<u64>();
             cache.core().audit().expect("all invariants hold");
+            counted("block uses of traces through the core", known.block_use_count);
             hit_count
         });
         assert_eq!(hit_counts, expected, "{}", known.name);
@@ -186,6 +191,7 @@ fn the_beginning_of_every_trace_comes_back_byte_for_byte_under_eviction() {
             assert_eq!((report.first_wrong, report.wrong_count), (None, 0), "{place}");
             assert_eq!(report.load_failures.total(), 0, "{place}");
             assert!(report.compared_count > 0 && report.eviction_count > 0, "{place}");
+            counted("blocks of traces compared", report.compared_count);
             let dry = dry_run(&trace, percent.of(&trace), CoreCache::new, |_| ());
             let dry_hit_count = dry.expect("a dry run that runs").hit_count;
             let apart = report.hit_count.abs_diff(dry_hit_count);

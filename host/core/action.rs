@@ -103,6 +103,8 @@ pub enum DiskFailure {
     NoSpace,
     /// What was read is not what the store wrote there for this chunk.
     Mismatch,
+    /// What it wrote or was to read was cleared in the meantime: nothing is wrong with the drive.
+    Cleared,
     /// It was given up, and may still touch its memory and its disk slot: neither is used again
     /// until [`Core::unstick`](super::Core::unstick).
     Stuck,

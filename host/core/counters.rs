@@ -4,6 +4,8 @@
 /// always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// Commands and completions that were taken in.
+    pub steps: u64,
     /// Keys that lookups asked for.
     pub probes: u64,
     /// Probed keys that had a readable copy.
@@ -39,7 +41,7 @@ pub struct Counters {
     pub lapsed: u64,
     /// Chunks written to disk.
     pub written: u64,
-    /// Writes that failed.
+    /// Writes that failed; not those of chunks that were cleared meanwhile.
     pub write_failures: u64,
     /// Chunks that were to be written and were not when their turn came: the queue or the disk was
     /// full, eviction was faster, or writing was stopped. Each once for each time that it was
@@ -47,7 +49,7 @@ pub struct Counters {
     pub writes_dropped: u64,
     /// Chunks read from disk into host memory.
     pub promoted: u64,
-    /// Reads that failed.
+    /// Reads that failed; not those of a slot that was cleared or erased meanwhile.
     pub read_failures: u64,
     /// Chunks that recovery found on disk.
     pub adopted: u64,

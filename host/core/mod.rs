@@ -273,6 +273,7 @@ impl Core {
         if self.is_poisoned {
             return Err(Refused::Poisoned);
         }
+        self.counters.steps += 1;
         match catch_unwind(AssertUnwindSafe(|| command(self))) {
             Ok(result) => result,
             Err(panic) => {

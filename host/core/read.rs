@@ -234,8 +234,14 @@ impl Core {
         let group = &self.groups[self.chunks.at(index).at()];
         self.reads.running_on[group.tier(Tier::Disk).slots.stripe_of(disk_slot)] -= 1;
         self.reads.may_begin = true;
-        self.counters.read_failures += u64::from(outcome.is_err());
         let is_wanted = self.chunks.at(index).presence == Presence::Here && !self.is_stale(index);
+        let has_failed = match outcome {
+            Ok(()) | Err(DiskFailure::Cleared) => false,
+            // A slot that was erased in the meantime holds something else by right.
+            Err(DiskFailure::Mismatch) => is_wanted,
+            Err(DiskFailure::Drive | DiskFailure::NoSpace | DiskFailure::Stuck) => true,
+        };
+        self.counters.read_failures += u64::from(has_failed);
         if outcome.is_ok() && is_wanted {
             self.counters.promoted += 1;
             let slot = self.slot_of(index, Tier::Host);
@@ -249,7 +255,7 @@ impl Core {
             _ if self.is_stale(index) => Failure::Cleared,
             Err(DiskFailure::Mismatch) => Failure::Checksum,
             Err(DiskFailure::Drive | DiskFailure::NoSpace | DiskFailure::Stuck) => Failure::Disk,
-            Ok(()) => Failure::Cleared,
+            Ok(()) | Err(DiskFailure::Cleared) => Failure::Cleared,
         };
         // Lost before its waiters are told: none of them shall wait for another read of it.
         if outcome == Err(DiskFailure::Stuck) {

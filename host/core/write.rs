@@ -476,7 +476,8 @@ impl Core {
         let is_wanted = self.chunks.at(index).presence == Presence::Here
             && !self.is_stale(index)
             && !self.groups[at].is_lost(slot);
-        self.counters.write_failures += u64::from(outcome.is_err());
+        let has_failed = !matches!(outcome, Ok(()) | Err(DiskFailure::Cleared));
+        self.counters.write_failures += u64::from(has_failed);
         if outcome.is_ok() && is_wanted {
             self.counters.written += 1;
             let group = &mut self.groups[at];

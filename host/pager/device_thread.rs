@@ -9,6 +9,7 @@
 //! whatever is under way fails, and so does every later hop, at once. Nothing of its memory is
 //! used again.
 
+use super::metrics::HopEnd;
 use super::shared::{Effects, Round, Shared};
 use crate::core::{Completion, Hop, HopFailure, HopRequest, TransferId};
 use crate::device::{Finished, Operation, Outcome, PieceIndex, Work};
@@ -173,8 +174,11 @@ impl DeviceThread {
             if hop.hop == Hop::OutLink && outcome == Outcome::Done {
                 self.shared.describe(hop);
             }
-            let moved = (outcome == Outcome::Done).then(|| self.shared.bytes_of(hop));
-            self.shared.meters().end(hop.hop.into(), flight.started, now, moved);
+            let end = match outcome {
+                Outcome::Done => HopEnd::Moved(self.shared.bytes_of(hop)),
+                Outcome::Mismatch | Outcome::Failed => HopEnd::Failed,
+            };
+            self.shared.meters().end(hop.hop.into(), flight.started, now, end);
             let is_first = matches!(hop.hop, Hop::Pack | Hop::InLink);
             if is_first && outcome == Outcome::Done {
                 self.held.insert((hop.transfer, hop.position), flight.piece);

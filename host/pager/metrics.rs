@@ -69,7 +69,7 @@ pub struct Latency {
 /// What one hop moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HopTotals {
-    /// Operations that did their work; one a chunk.
+    /// Operations that did their work; one a chunk. What was cleared meanwhile counts nowhere.
     pub operations: u64,
     /// Operations that the device or drive failed, that did not match their checksum, or that were
     /// given up with the device.
@@ -183,6 +183,17 @@ pub(super) struct HopMeters {
     meters: [HopMeter; HOPS.len()],
 }
 
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HopEnd {
+    /// It moved this much.
+    Moved(ByteCount),
+    /// It did not do its work.
+    Failed,
+    /// What it was to move was cleared in the meantime: it counts neither way.
+    Dropped,
+}
+
 impl HopMeters {
     /// Makes the account of a pager that was opened at `now`.
     pub(super) fn new(now: Instant) -> Self {
@@ -204,23 +215,18 @@ impl HopMeters {
         meter.under_way += 1;
     }
 
-    /// Notes that an operation ended; `bytes` is `None` when it did not do its work.
-    pub(super) fn end(
-        &mut self,
-        hop: AnyHop,
-        started: Instant,
-        now: Instant,
-        bytes: Option<ByteCount>,
-    ) {
+    /// Notes that an operation ended.
+    pub(super) fn end(&mut self, hop: AnyHop, started: Instant, now: Instant, end: HopEnd) {
         let meter = self.meter(hop);
         let totals = &mut meter.totals;
-        match bytes {
-            Some(bytes) => {
+        match end {
+            HopEnd::Moved(bytes) => {
                 totals.operations += 1;
                 totals.bytes = ByteCount::new(totals.bytes.get() + bytes.get());
                 meter.latency.record(now.saturating_duration_since(started));
             }
-            None => totals.failed_operations += 1,
+            HopEnd::Failed => totals.failed_operations += 1,
+            HopEnd::Dropped => {}
         }
         meter.under_way =
             meter.under_way.checked_sub(1).expect("only an operation that began can end");
@@ -246,7 +252,9 @@ impl HopMeters {
 
 #[cfg(test)]
 mod tests {
-    use super::{AnyHop, ByteCount, Duration, HOPS, Hop, HopMeters, HopTotals, Instant, Latency};
+    use super::{
+        AnyHop, ByteCount, Duration, HOPS, Hop, HopEnd, HopMeters, HopTotals, Instant, Latency,
+    };
 
     #[test]
     fn a_hop_is_busy_while_any_operation_is_under_way_and_idle_between() {
@@ -255,15 +263,17 @@ mod tests {
         let mut meters = HopMeters::new(start);
         meters.begin(Hop::Pack.into(), at(0));
         meters.begin(Hop::Pack.into(), at(2));
-        meters.end(Hop::Pack.into(), at(0), at(5), Some(1000.into()));
-        meters.end(Hop::Pack.into(), at(2), at(6), Some(500.into()));
+        meters.end(Hop::Pack.into(), at(0), at(5), HopEnd::Moved(1000.into()));
+        meters.end(Hop::Pack.into(), at(2), at(6), HopEnd::Moved(500.into()));
         meters.begin(Hop::Pack.into(), at(100));
-        meters.end(Hop::Pack.into(), at(100), at(104), None);
+        meters.end(Hop::Pack.into(), at(100), at(104), HopEnd::Failed);
+        meters.begin(Hop::Pack.into(), at(200));
+        meters.end(Hop::Pack.into(), at(200), at(201), HopEnd::Dropped);
         let totals = meters.totals().pack;
-        assert_eq!(totals.busy, Duration::from_millis(6 + 4));
+        assert_eq!(totals.busy, Duration::from_millis(6 + 4 + 1));
         assert_eq!((totals.operations, totals.failed_operations), (2, 1));
         assert_eq!(totals.bytes, ByteCount::new(1500));
-        assert!((totals.bytes_per_second() - 150_000.0).abs() < 1.0);
+        assert!((totals.bytes_per_second() - 1500.0 / 0.011).abs() < 1.0);
         assert_eq!(meters.totals().out_link, HopTotals::default());
     }
 
@@ -273,7 +283,7 @@ mod tests {
         let mut meters = HopMeters::new(now);
         for (hop, count) in HOPS.into_iter().zip(1..) {
             meters.begin(hop, now);
-            meters.end(hop, now, now, Some(count.into()));
+            meters.end(hop, now, now, HopEnd::Moved(count.into()));
         }
         for (hop, count) in HOPS.into_iter().zip(1..) {
             let totals = meters.totals();
@@ -292,7 +302,7 @@ mod tests {
         for microseconds in 1..=10_000 {
             meters.begin(Hop::InLink.into(), start);
             let now = start + Duration::from_micros(microseconds);
-            meters.end(Hop::InLink.into(), start, now, Some(0.into()));
+            meters.end(Hop::InLink.into(), start, now, HopEnd::Moved(0.into()));
         }
         let latency = meters.totals().in_link.latency;
         assert_eq!(latency.count, 10_000);

@@ -48,6 +48,7 @@ use crate::io::{Disk, open_disk};
 use crate::key::Key;
 use crate::layout::Packing;
 use crate::mem::Slab;
+use crate::store::ScanProgress;
 use crate::units::GroupIndex;
 use clock::Clock;
 use config::Sizes;
@@ -255,6 +256,14 @@ impl Pager {
     /// Returns how the disk tier is; `None` without one.
     pub fn disk_health(&self) -> Option<DiskHealth> {
         self.shared.disk().map(DiskState::health)
+    }
+
+    /// Returns what reading the headers of stores that were not closed has found so far, over all
+    /// groups and stripes; all 0 when every store was closed, or without a disk tier.
+    ///
+    /// Slots that were `unreadable` or `refused` may have held chunks that are misses now.
+    pub fn recovered(&self) -> ScanProgress {
+        self.shared.disk().map(DiskState::recovered).unwrap_or_default()
     }
 
     /// Returns what scrubbing found in the disk tier so far; all 0 without one.

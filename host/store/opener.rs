@@ -123,7 +123,12 @@ impl Opener<'_> {
         };
         let mut recovery = loaded.map_or_else(Recovery::ScanNeeded, Recovery::Ready);
         if let Recovery::ScanNeeded(reason) = &recovery {
-            tracing::info!(directory = %store.directory().display(), %reason, "to be scanned");
+            let directory = store.directory().display();
+            if *reason == ScanReason::Unclean {
+                tracing::info!(%directory, %reason, "to be scanned");
+            } else {
+                tracing::warn!(%directory, %reason, "to be scanned");
+            }
         }
         let reclaimed = self.resize(&mut store, &mut recovery)?;
         Ok(Opened { store, recovery, is_new: false, reclaimed })

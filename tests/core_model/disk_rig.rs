@@ -5,6 +5,7 @@
 //! operation; [`Core::audit`] checks the tables. Which chunk is evicted is the core's choice, as
 //! long as it was one that may go. `disk_events.rs` is what befalls the disk.
 
+use crate::counted::counted;
 use crate::disk_operation::{Action as Step, DiskOperation};
 use crate::rig::{NODE_COUNT, group_index, path_to, pick};
 use kvtide::core::{
@@ -314,6 +315,7 @@ impl DiskRig {
             0 if self.may_fail => Err(DiskFailure::Drive),
             1 if self.may_fail => Err(DiskFailure::NoSpace),
             2 if self.may_fail => Err(DiskFailure::Mismatch),
+            3 if self.may_fail => Err(DiskFailure::Cleared),
             4 if self.may_fail => Err(DiskFailure::Stuck),
             _ => Ok(()),
         };
@@ -440,5 +442,6 @@ impl DiskRig {
             self.complete_disk(0, 3);
         }
         assert_eq!(self.core.unwritten(), 0, "a flush comes to its end");
+        counted("core steps with a disk tier", self.core.counters().steps);
     }
 }

@@ -1,6 +1,7 @@
 //! Every failure path of the CPU device, injected: every ticket ends, what failed is a miss later
 //! on, nothing of it reaches the engine's blocks, and the rest goes on.
 
+use crate::counted::counted;
 use crate::engine::{Engine, PATIENT, THREADS, Worker, keys};
 use crate::support::scatter;
 use kvtide::core::{Failure, Hop, MissReason, Stage};
@@ -116,6 +117,15 @@ fn inject_at_random(engine: &Engine, seed: u64) {
     }
 }
 
+/// Says what the device did, and how much of it failed.
+fn count_operations(engine: &Engine) {
+    let hops = engine.pager.hops();
+    for hop in [hops.pack, hops.out_link, hops.in_link, hops.unpack] {
+        counted("operations of the device under faults", hop.operations + hop.failed_operations);
+        counted("failed operations of the device", hop.failed_operations);
+    }
+}
+
 #[test]
 fn under_random_faults_no_wrong_byte_comes_back_and_every_ticket_ends() {
     for (seed, host_chunks) in [(1, 6), (2, 20), (3, 200)] {
@@ -141,6 +151,7 @@ fn under_random_faults_no_wrong_byte_comes_back_and_every_ticket_ends() {
         assert!(engine.compared.load(Ordering::Relaxed) > 50, "{counters:?}");
         assert!(counters.lost > 0 && rotten > 0, "faults were met: {counters:?}");
         assert_eq!(counters.hits + counters.misses, counters.probes);
+        count_operations(&engine);
         let engine = Arc::into_inner(engine).expect("all threads are done");
         assert!(engine.pager.close().is_drained);
     }

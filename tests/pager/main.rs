@@ -1,6 +1,8 @@
 //! The pager with real bytes over the CPU device, with and without faults.
 
 mod bytes;
+#[path = "../support/counted.rs"]
+mod counted;
 mod disk;
 mod engine;
 mod erase;

@@ -11,6 +11,7 @@ mod child;
 mod oracle;
 mod report;
 
+use crate::counted::counted;
 use crate::engine::PATIENT;
 use crate::mounts::Folder;
 use crate::support::scatter;
@@ -237,6 +238,11 @@ fn a_kill_at_any_moment_loses_nothing_promised_and_brings_no_wrong_byte() {
     for seed in seeds {
         let totals = run(seed);
         tell(&format!("killed {CYCLES} working children with seed {seed}: {totals:?}"));
+        counted("working processes killed", CYCLES);
+        counted("chunks handed over after a kill", totals.hits);
+        counted("of those promised", totals.kept);
+        counted("clears answered before a kill", totals.clears);
+        counted("writes torn by a kill", totals.torn);
         assert!(totals.hits > 0, "the kills left something to be found");
     }
 }

@@ -9,12 +9,17 @@
 //! |---|---|
 //! | `KVTIDE_SIM_RUNS` | how many runs; 200 unless given |
 //! | `KVTIDE_SIM_SEED` | the first run's seed; 0 unless given |
+//! | `KVTIDE_SIM_POWER_CUTS_MIN` | how many the runs must have; 0 unless given |
+//! | `KVTIDE_SIM_CORE_STEPS_MIN` | the same of commands and completions of the core |
 //! | `KVTIDE_SIM_PLAY` | a file with one run in words, as a failure prints it, for `plays_one` |
 
+#[path = "../support/counted.rs"]
+mod counted;
 mod minimise;
 mod sweeps;
 mod system;
 
+use counted::counted;
 use minimise::minimise;
 use std::panic::{catch_unwind, set_hook, take_hook};
 use std::path::Path;
@@ -56,6 +61,23 @@ fn report(seed: u64, run: &Run) -> ! {
     panic!("seed {seed} fails, and not when it is played again: {tally:?}");
 }
 
+/// Says what runs did.
+fn tell(tally: &Tally) {
+    let counts = [
+        ("simulated steps", tally.steps),
+        ("simulated core steps", tally.core_steps),
+        ("simulated lives", tally.lives),
+        ("simulated power cuts", tally.power_cuts),
+        ("simulated kills", tally.kills),
+        ("simulated recoveries", tally.recoveries),
+        ("simulated faults", tally.faults),
+        ("simulated chunks compared", tally.compared),
+    ];
+    for (what, times) in counts {
+        counted(what, times);
+    }
+}
+
 #[test]
 fn no_seed_brings_a_wrong_byte_or_loses_what_was_promised_or_hangs() {
     let first = given("KVTIDE_SIM_SEED").unwrap_or(0);
@@ -90,6 +112,15 @@ fn no_seed_brings_a_wrong_byte_or_loses_what_was_promised_or_hangs() {
     let core_ms = start.elapsed().as_millis() * core_count as u128;
     let rate = u128::from(1000 * (end - first)) / core_ms.max(1);
     println!("{} runs, {rate} a second and core: {tally:?}", end - first);
+    counted("simulated runs", end - first);
+    tell(&tally);
+    for (variable, done) in [
+        ("KVTIDE_SIM_POWER_CUTS_MIN", tally.power_cuts),
+        ("KVTIDE_SIM_CORE_STEPS_MIN", tally.core_steps),
+    ] {
+        let least = given(variable).unwrap_or(0);
+        assert!(done >= least, "{done} is less than {variable}={least}");
+    }
     assert!(tally.compared > 0 && tally.power_cuts > 0 && tally.kills > 0, "{tally:?}");
 }
 

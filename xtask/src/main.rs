@@ -12,6 +12,7 @@ mod mutants;
 mod ptx;
 #[path = "../../gpu/build/recipe.rs"]
 mod recipe;
+mod safety;
 #[path = "../../gpu/build/sha256.rs"]
 mod sha256;
 mod shape;
@@ -28,7 +29,8 @@ usage: cargo xtask tidy           check the house style of every tracked file
        cargo xtask ptx --check    compare gpu/ptx with the sources and with a fresh build
        cargo xtask ptx-shape      assemble gpu/ptx and check the machine code; --write: its counts
        cargo xtask mutants        make each mistake of xtask/mutants and see its test fail; by
-                                  turns with --some COUNT --turn NUMBER, one with --only NAME";
+                                  turns with --some COUNT --turn NUMBER, one with --only NAME
+       cargo xtask safety         run what SAFETY.md counts, and write its table anew";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["ptx", "--check"] => ptx::check(root),
         ["ptx-shape"] => shape::run(root, false),
         ["ptx-shape", "--write"] => shape::run(root, true),
+        ["safety"] => safety::refresh(root),
         ["mutants", ref choice @ ..] => match mutants::Choice::parse(choice) {
             Some(choice) => mutants::run(root, &choice),
             None => return usage(),

@@ -1,9 +1,9 @@
 //! fio, the yardstick: the same file, block size, depth and order of work, nothing but I/O.
 //!
 //! Its buffers lie on reserved 2 MiB pages, which it can have no other way, or on 4 KiB pages from
-//! the allocator. They are as many as its depth, so at the workload's they stay in the CPU's caches,
-//! which favours it. A wide one is given as many as kvtide's slots in memory, and so many operations
-//! under way too, since it takes no other buffers than it needs.
+//! the allocator. They are as many as its depth, so at the workload's they stay in the CPU's
+//! caches, which favours it. A wide one is given as many as kvtide's slots in memory, and so many
+//! operations under way too, since it takes no other buffers than it needs.
 //!
 //! Called by `bench.rs`.
 

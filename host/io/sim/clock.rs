@@ -2,13 +2,16 @@
 
 use crate::units::Timestamp;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The second since 1970 at which virtual time starts.
 const START_UNIX_S: u64 = 1_700_000_000;
 
 /// A clock that stands still until somebody moves it on. Clones are the same clock.
+///
+/// It tells two times, as a machine does: that which only passes, and that of day, which somebody
+/// may set.
 ///
 /// ```
 /// use kvtide::io::sim::SimClock;
@@ -22,6 +25,8 @@ const START_UNIX_S: u64 = 1_700_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct SimClock {
     now_ns: Arc<AtomicU64>,
+    /// By how much the time of day was set forward.
+    wall_step_s: Arc<AtomicI64>,
 }
 
 impl SimClock {
@@ -32,7 +37,17 @@ impl SimClock {
 
     /// Returns the time in seconds since 1970, as files are stamped with it.
     pub fn unix_s(&self) -> u64 {
-        unix_s(self.now().get())
+        let elapsed_s = self.now().get() / 1_000_000_000;
+        (START_UNIX_S + elapsed_s).saturating_add_signed(self.wall_step_s.load(Ordering::SeqCst))
+    }
+
+    /// Sets the time of day forward, or back with a negative number, as an operator or a time
+    /// server does: [`now`](Self::now) goes on as if nothing had happened. It never gets before
+    /// 1970.
+    pub fn step_wall(&self, seconds: i64) {
+        let add = |step: i64| Some(step.saturating_add(seconds));
+        // Always stored: the closure never refuses.
+        let _ = self.wall_step_s.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
     }
 
     /// Lets time pass.
@@ -44,11 +59,6 @@ impl SimClock {
     pub fn advance_to(&self, time: Timestamp) {
         self.now_ns.fetch_max(time.get(), Ordering::SeqCst);
     }
-}
-
-/// Returns the seconds since 1970 at a virtual time.
-pub(super) const fn unix_s(now_ns: u64) -> u64 {
-    START_UNIX_S + now_ns / 1_000_000_000
 }
 
 /// Returns a duration in nanoseconds, at most what 64 bits hold.

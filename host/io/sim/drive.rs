@@ -1,6 +1,5 @@
 //! The drive: what outlives its handles, and what tests do to it and ask of it.
 
-use super::clock::unix_s;
 use super::faults::SimRule;
 use super::file::SimFile;
 use super::record::{SimCounters, SimRecord};
@@ -165,7 +164,7 @@ impl SimDrive {
     ///
     /// If a directory is at `path`, or a file above it.
     pub fn plant(&self, path: &Path, bytes: &[u8]) {
-        let modified_s = unix_s(self.clock.now().get());
+        let modified_s = self.clock.unix_s();
         self.put(path, Node::File(SimFile::planted(bytes, modified_s)));
     }
 

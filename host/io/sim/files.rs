@@ -1,6 +1,5 @@
 //! Directories and files of a handle: synchronous, and done when they return.
 
-use super::clock::unix_s;
 use super::faults::{SimFault, SimKind};
 use super::file::SimFile;
 use super::image::Change;
@@ -132,7 +131,7 @@ impl State {
         let node = match self.found(disk, path)? {
             Some(node) => node,
             None if mode == OpenMode::Create => {
-                let file = SimFile::created(unix_s(self.now_ns));
+                let file = SimFile::created(self.options.clock.unix_s());
                 let call = Call { disk, kind: SimKind::Create, path, length: 0 };
                 self.change(&call, |state| state.tree.make(path, Node::File(file)))?
             }

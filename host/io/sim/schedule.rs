@@ -2,7 +2,7 @@
 //! leaves.
 
 use super::State;
-use super::clock::{nanoseconds, unix_s};
+use super::clock::nanoseconds;
 use super::faults::{SimFault, SimKind};
 use super::image::Change;
 use super::operation::Operation;
@@ -221,7 +221,7 @@ impl State {
 
     /// Lets a change of a file take effect, and returns its number.
     pub(super) fn apply(&mut self, node: NodeId, change: Change) -> u64 {
-        let modified_s = unix_s(self.now_ns);
+        let modified_s = self.options.clock.unix_s();
         let cache = self.options.cache;
         self.tree.file_mut(node).change(change, modified_s, cache)
     }

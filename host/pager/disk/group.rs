@@ -9,8 +9,8 @@ use crate::key::Key;
 use crate::mem::SlotMemory;
 use crate::store::format::{HeaderStamp, Page};
 use crate::store::{
-    CloseReport, Entry, Finding, Landed, Scan, ScanProgress, Scanned, Store, StoreError, TagSpace,
-    Task,
+    CloseReport, Entry, Finding, Landed, ReadFault, Scan, ScanProgress, Scanned, Store, StoreError,
+    TagSpace, Task,
 };
 use crate::units::{GroupIndex, SlotIndex};
 use std::path::Path;
@@ -161,7 +161,8 @@ impl GroupStore {
                 Ok(())
             }
             (_, Err(IoFault::NoSpace { .. })) => Err(DiskFailure::NoSpace),
-            (Landed::Cleared | Landed::Failed, _) => Err(DiskFailure::Drive),
+            (Landed::Cleared, _) => Err(DiskFailure::Cleared),
+            (Landed::Failed, _) => Err(DiskFailure::Drive),
         }
     }
 
@@ -179,6 +180,7 @@ impl GroupStore {
         self.incidents[hop_index(DiskHop::Read)] = Incidents::default();
         match self.store.check_read(disk_slot, key, page) {
             Ok(_) => Ok(()),
+            Err(ReadFault::Cleared { .. }) => Err(DiskFailure::Cleared),
             Err(fault) => {
                 tracing::warn!(%fault, %key, slot = %disk_slot, "a slot is not what was written");
                 Err(DiskFailure::Mismatch)
@@ -265,6 +267,13 @@ impl GroupStore {
             self.scanned = scan.progress();
             self.moved_on = Some(self.scanned);
             self.scan = None;
+            let ScanProgress { chunks, refused, unreadable, .. } = self.scanned;
+            let directory = self.store.directory().display();
+            if unreadable > 0 {
+                tracing::warn!(%directory, chunks, refused, unreadable, "a store was scanned");
+            } else {
+                tracing::info!(%directory, chunks, refused, "a store was scanned");
+            }
             let Place { group, stripe, .. } = self.place;
             let _poisoned = command(&mut |core| core.end_recovery(group, stripe));
         }

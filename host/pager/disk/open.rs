@@ -146,14 +146,10 @@ impl OpenedTier {
     }
 
     fn take_store(&mut self, place: Place, store: Store, recovery: Recovery) {
-        let directory = store.directory().display();
-        match &recovery {
-            Recovery::Ready(entries) => {
-                tracing::info!(%directory, chunks = entries.len(), "a store is open and warm");
-            }
-            Recovery::ScanNeeded(reason) => {
-                tracing::info!(%directory, ?reason, "a store is open and has to be scanned");
-            }
+        // Of one that is to be scanned the store has told, and why.
+        if let Recovery::Ready(entries) = &recovery {
+            let directory = store.directory().display();
+            tracing::info!(%directory, chunks = entries.len(), "a store is open and warm");
         }
         self.held.push(match recovery {
             Recovery::Ready(entries) => Some(entries),

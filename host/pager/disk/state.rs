@@ -210,6 +210,8 @@ pub(in crate::pager) struct DiskState {
     /// Of each store, the directories beside it that the last clear or erasure left to others.
     uncleared: Mutex<Vec<Vec<PathBuf>>>,
     scrubbed: Mutex<ScrubTotals>,
+    /// Of each store, how far its scan came; all 0 without one.
+    recovered: Mutex<Vec<ScanProgress>>,
 }
 
 impl DiskState {
@@ -219,6 +221,7 @@ impl DiskState {
         missing: Vec<MissingStripe>,
     ) -> Self {
         let uncleared = Mutex::new(vec![Vec::new(); health.len()]);
+        let recovered = Mutex::new(vec![ScanProgress::default(); health.len()]);
         Self {
             inbox: Mutex::new(Some(Inbox::default())),
             waker,
@@ -226,6 +229,7 @@ impl DiskState {
             missing,
             uncleared,
             scrubbed: Mutex::new(ScrubTotals::default()),
+            recovered,
         }
     }
 
@@ -238,6 +242,16 @@ impl DiskState {
         let mut totals = lock(&self.scrubbed);
         totals.slots += 1;
         totals.rotten += u64::from(is_rotten);
+    }
+
+    /// Returns what the scans of all stores have found so far.
+    pub(in crate::pager) fn recovered(&self) -> ScanProgress {
+        lock(&self.recovered).iter().copied().fold(ScanProgress::default(), add)
+    }
+
+    /// Notes how far the scan of a store has come.
+    pub(super) fn set_recovered(&self, store: usize, progress: ScanProgress) {
+        lock(&self.recovered)[store] = progress;
     }
 
     /// Hands requests to the disk thread. Returns them when that has ended: nobody makes them.

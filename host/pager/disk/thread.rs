@@ -255,6 +255,7 @@ impl DiskThread {
                     DiskHealth::Recovering { progress }
                 };
                 self.shared.disk_state().set_health(at, health);
+                self.shared.disk_state().set_recovered(at, progress);
                 self.tell_progress(self.stores[at].group());
             }
         }

@@ -6,7 +6,7 @@ use super::engine::{
 use super::oracle::{CHUNK_COUNT_MAX, Oracle};
 use super::step::HOPS;
 use super::world::Tally;
-use kvtide::core::{Failure, Stage};
+use kvtide::core::{Failure, Hop, Stage};
 use kvtide::device::cpu::{CpuDevice, OpenWork};
 use kvtide::device::{EventHandle, Ready};
 use kvtide::io::sim::{SimClock, SimDrive};
@@ -77,6 +77,10 @@ pub(crate) struct Life {
     questions: Vec<(Question, DiskAnswer)>,
     /// The device hangs: none of its operations runs.
     pub(crate) is_device_hung: bool,
+    /// Before which operation it begins to hang.
+    pub(crate) hang_at: Option<(Hop, u64)>,
+    /// Something that was asked of the disk tier was answered with an error.
+    pub(crate) has_refused: bool,
 }
 
 impl Life {
@@ -95,6 +99,8 @@ impl Life {
             plans: Vec::new(),
             questions: Vec::new(),
             is_device_hung: false,
+            hang_at: None,
+            has_refused: false,
         }
     }
 
@@ -289,6 +295,7 @@ impl Life {
                 (Question::Erase { version, keys }, Ok(())) => oracle.erased(keys, *version),
                 (_, Err(error)) => {
                     assert!(may_fail, "the disk tier failed by itself: {error}");
+                    self.has_refused = true;
                 }
                 (Question::Flush, Ok(())) => {}
             }
@@ -347,6 +354,12 @@ impl Life {
         }
     }
 
+    /// Runs one operation of the device, unless it hangs; returns whether there was one.
+    pub(crate) fn step_device(&mut self, hop: Hop) -> bool {
+        self.is_device_hung |= self.hang_at == Some((hop, self.device.begun(hop)));
+        !self.is_device_hung && self.device.step(hop)
+    }
+
     /// Gives everybody a turn; returns how long all would sleep now, `None` when somebody has more
     /// to do.
     pub(crate) fn turn(&mut self, engine: &Engine) -> Option<Duration> {
@@ -354,11 +367,9 @@ impl Life {
             self.end_work(engine, 0);
         }
         let mut has_worked = false;
-        if !self.is_device_hung {
-            for hop in HOPS {
-                while self.device.step(hop) {
-                    has_worked = true;
-                }
+        for hop in HOPS {
+            while self.step_device(hop) {
+                has_worked = true;
             }
         }
         let sleeps = [self.pager.run_device(), self.pager.run_disk()];

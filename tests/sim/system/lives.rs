@@ -1,5 +1,6 @@
 //! One life after another: how a process ends, what the next one finds, and what it must find.
 
+use super::faults::tells;
 use super::life::{Life, pass_time};
 use super::world::{SIZE_COUNT, World};
 use kvtide::core::StorePoint;
@@ -33,7 +34,9 @@ impl World {
             match SimulatedPager::open(&config, shared, Box::new(disk), self.clock.clone()) {
                 Ok(pager) => {
                     self.tally.lives += 1;
-                    self.life = Some(Life::new(pager, device, number, self.clock.clone()));
+                    let mut life = Life::new(pager, device, number, self.clock.clone());
+                    self.tell_device_plan(&mut life);
+                    self.life = Some(life);
                     return;
                 }
                 Err(error) => {
@@ -43,6 +46,7 @@ impl World {
                         self.was_cut() || self.oracle.has_faults,
                         "opening fails by itself: {error}"
                     );
+                    self.has_told = true;
                     if self.take_in_cut() {
                         continue;
                     }
@@ -120,7 +124,10 @@ impl World {
     fn take_life(&mut self) -> Life {
         let mut life = self.life.take().expect("a life is on");
         life.let_go();
+        self.note_told(&life);
+        self.count_device_plan(&life);
         let counters = life.pager.pager().counters();
+        self.tally.core_steps += counters.steps;
         self.tally.written += counters.written;
         self.tally.promoted += counters.promoted;
         life
@@ -211,14 +218,18 @@ impl World {
             self.size = how / 3 % SIZE_COUNT;
         }
         self.begin_life();
+        // A store that was closed and has to be scanned tells that its index was not read.
+        self.has_told |= self.was_closed && self.is_recovering();
         self.recover();
         self.oracle.forget_left();
     }
 
-    pub(super) fn settle(&mut self) {
+    /// Runs until all that was asked for has ended.
+    pub(crate) fn settle(&mut self) {
         let mut life = self.life.take().expect("a life is on");
         let (engine, oracle) = (&mut self.engine, &mut self.oracle);
         life.settle(engine, oracle, &self.drive, &mut self.tally, self.has_hung);
+        self.note_told(&life);
         self.life = Some(life);
     }
 
@@ -231,12 +242,16 @@ impl World {
         let drive = self.drive.clone();
         // What is durable already is kept by a close; what it still writes may evict others.
         self.oracle.forget_left();
+        let mut has_told = false;
         let report = life.pager.close(|pager| {
+            has_told |= tells(pager.pager());
             let sleeps = [pager.run_device(), pager.run_disk()];
             if let [Some(device), Some(disk)] = sleeps {
                 pass_time(&clock, &drive, device.min(disk));
             }
         });
+        self.has_told |= has_told || !report.is_drained || was_known && !report.is_disk_clean;
+        self.was_closed = report.is_disk_clean;
         if !self.oracle.has_faults && !self.was_cut() {
             assert!(report.is_drained, "{report:?}");
             assert!(report.is_disk_clean || !was_known, "{report:?}");

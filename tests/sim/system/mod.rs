@@ -6,6 +6,7 @@
 //! | `step.rs` | what can happen, and how bytes and words say it |
 //! | `engine.rs` | the engine's blocks, and what belongs into them |
 //! | `life.rs` | one process: an open pager and what is under way in it |
+//! | `faults.rs` | what goes wrong with device and drive, and whether anybody tells |
 //! | `oracle.rs` | what may be handed over, and what must be there |
 //! | `world.rs` | the drive, the clock, and what each step does |
 //! | `lives.rs` | one life after another: ends, recoveries, and what they must find |
@@ -13,6 +14,7 @@
 //! Used by the tests of `sim` and by the fuzz target `simulation`.
 
 mod engine;
+mod faults;
 mod life;
 mod lives;
 mod oracle;
@@ -21,7 +23,8 @@ mod step;
 mod support;
 mod world;
 
-pub(crate) use step::{DRIVE_FAULTS, Run, SETUP_BYTES, STEP_BYTES};
+pub(crate) use faults::{DEVICE_FAULTS, DRIVE_FAULTS, DeviceFault};
+pub(crate) use step::{HOPS, Run, SETUP_BYTES, STEP_BYTES};
 pub(crate) use support::scatter;
 pub(crate) use world::{Tally, World};
 

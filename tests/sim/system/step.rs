@@ -4,7 +4,6 @@
 //! nothing of steps. In words a step is a line, which stays what it is when steps are added.
 
 use kvtide::core::Hop;
-use kvtide::io::sim::SimFault;
 use std::fmt;
 
 /// Bytes of one step.
@@ -32,6 +31,8 @@ pub(crate) enum Kind {
     PassTime,
     /// Much time passes at once, and nobody gets a turn.
     Stall,
+    /// The time of day is set forward or back.
+    StepClock,
     Cancel,
     DropPlan,
     Flush,
@@ -55,8 +56,8 @@ pub(crate) enum Kind {
 }
 
 /// Each kind's name, and how often it comes in 256 steps.
-const KINDS: [(&str, Kind, usize); 25] = [
-    ("request", Kind::Request, 31),
+const KINDS: [(&str, Kind, usize); 26] = [
+    ("request", Kind::Request, 30),
     ("flood", Kind::Flood, 2),
     ("end-work", Kind::EndWork, 14),
     ("pack", Kind::Hop(Hop::Pack), 18),
@@ -68,6 +69,7 @@ const KINDS: [(&str, Kind, usize); 25] = [
     ("pump", Kind::Pump, 22),
     ("pass-time", Kind::PassTime, 14),
     ("stall", Kind::Stall, 1),
+    ("step-clock", Kind::StepClock, 1),
     ("cancel", Kind::Cancel, 2),
     ("drop-plan", Kind::DropPlan, 6),
     ("flush", Kind::Flush, 5),
@@ -159,22 +161,6 @@ impl fmt::Display for Run {
         self.steps.iter().try_for_each(|step| writeln!(formatter, "{step}"))
     }
 }
-
-/// What a drive does wrong, by number.
-pub(crate) const DRIVE_FAULTS: [SimFault; 12] = [
-    SimFault::Error,
-    SimFault::NoSpace,
-    SimFault::EndOfFile,
-    SimFault::Stall,
-    SimFault::Hang,
-    SimFault::FlipAtRest,
-    SimFault::FlipOnWire,
-    SimFault::Misdirect,
-    SimFault::Stale,
-    SimFault::Lose,
-    SimFault::Vanish,
-    SimFault::ReadOnly,
-];
 
 /// The hops, by number.
 pub(crate) const HOPS: [Hop; 4] = [Hop::Pack, Hop::OutLink, Hop::InLink, Hop::Unpack];

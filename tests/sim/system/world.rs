@@ -1,15 +1,15 @@
 //! The drive, the clock, and one life after another.
 
 use super::engine::{CONVERSATION_COUNT, Engine, GROUP_COUNT, group_index};
+use super::faults::DevicePlan;
 use super::life::{Life, Prompt};
 use super::oracle::Oracle;
-use super::step::{DRIVE_FAULTS, HOPS, Kind, SETUP_BYTES, Step};
+use super::step::{Kind, SETUP_BYTES, Step};
 use super::support::content;
 use kvtide::core::WritePolicy;
-use kvtide::device::cpu::Fault;
 use kvtide::fingerprint::KeyMode;
 use kvtide::io::Files;
-use kvtide::io::sim::{SimClock, SimDrive, SimFault, SimOptions, SimRule};
+use kvtide::io::sim::{SimClock, SimDrive, SimOptions};
 use kvtide::pager::{DiskConfig, DiskStripe, PagerConfig};
 use kvtide::units::ByteCount;
 use std::path::{Path, PathBuf};
@@ -19,14 +19,18 @@ const IO_TIMEOUT: Duration = Duration::from_secs(1);
 const TICKET_TIMEOUT: Duration = Duration::from_secs(3);
 const DEVICE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Turns that a sweep of all slots may take.
-const SWEEP_TURNS: u32 = 64;
+/// How long a sweep of all slots may take: one operation of the drive that is cancelled, and what
+/// else is due.
+const SWEEP_TIME: Duration = Duration::from_secs(3);
+
+/// Turns that it may take.
+const SWEEP_TURN_COUNT_MAX: u32 = 20_000;
 
 /// Prompts of a flood.
 const FLOOD_COUNT: usize = 6;
 
 /// The drives.
-const DRIVES: [&str; 2] = ["/a", "/b"];
+pub(super) const DRIVES: [&str; 2] = ["/a", "/b"];
 
 /// Sizes that the disk tier may have.
 pub(super) const SIZE_COUNT: usize = 3;
@@ -38,6 +42,8 @@ const CAPACITIES_KIB: [[u64; SIZE_COUNT]; 2] = [[640, 512, 800], [448, 416, 520]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) steps: u64,
+    /// Commands and completions that the cores took in.
+    pub(crate) core_steps: u64,
     pub(crate) lives: u64,
     pub(crate) power_cuts: u64,
     pub(crate) kills: u64,
@@ -53,6 +59,7 @@ impl Tally {
     /// Adds another run.
     pub(crate) fn add(&mut self, other: Self) {
         self.steps += other.steps;
+        self.core_steps += other.core_steps;
         self.lives += other.lives;
         self.power_cuts += other.power_cuts;
         self.kills += other.kills;
@@ -65,6 +72,7 @@ impl Tally {
 }
 
 /// A simulated system.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct World {
     pub(super) clock: SimClock,
     pub(super) drive: SimDrive,
@@ -75,13 +83,18 @@ pub(crate) struct World {
     has_faults: bool,
     /// Something was not let go of: slots may stay taken.
     pub(super) has_hung: bool,
+    /// Somebody has told that something went wrong.
+    pub(super) has_told: bool,
+    /// The last close left all stores clean.
+    pub(super) was_closed: bool,
+    pub(super) device_plan: Option<DevicePlan>,
     host_chunks: u64,
     write_policy: WritePolicy,
     pub(super) scrub_budget: ByteCount,
     /// Which size the disk tier has.
     pub(super) size: usize,
     /// Drives that the disk tier lies on.
-    drive_count: usize,
+    pub(super) drive_count: usize,
     /// Raised when a root cannot be opened any more.
     pub(super) root: u32,
     pub(super) handles: u64,
@@ -108,6 +121,9 @@ impl World {
             life: None,
             has_faults: setup[0] & 1 == 1,
             has_hung: false,
+            has_told: false,
+            was_closed: false,
+            device_plan: None,
             host_chunks: [8, 20][usize::from(setup[0] >> 1 & 1)],
             write_policy: match setup[0] >> 2 & 3 {
                 0 | 1 => WritePolicy::Through,
@@ -177,6 +193,7 @@ impl World {
         let counters = pager.counters();
         assert_eq!(counters.hits + counters.misses, counters.probes);
         assert_eq!(counters.hits, counters.host_hits + counters.disk_hits);
+        self.note_told(&life);
         self.life = Some(life);
         self.notice_cut();
         if self.tally.steps.is_multiple_of(16) {
@@ -207,9 +224,7 @@ impl World {
             }
             Kind::EndWork => life.end_work(&self.engine, first),
             Kind::Hop(hop) => {
-                if !life.is_device_hung {
-                    life.device.step(hop);
-                }
+                life.step_device(hop);
             }
             Kind::DeviceRound => {
                 life.pager.run_device();
@@ -231,6 +246,7 @@ impl World {
                 life.pass_time(&self.drive, Duration::from_micros(first as u64 * 40));
             }
             Kind::Stall => self.clock.advance(Duration::from_millis(first as u64 * 16)),
+            Kind::StepClock => self.step_clock(first, second),
             Kind::Cancel => life.cancel(first),
             Kind::DropPlan => life.drop_plan(first),
             Kind::Flush => life.flush(),
@@ -263,52 +279,10 @@ impl World {
         self.life = Some(life);
     }
 
-    fn fault_device(&mut self, life: &mut Life, first: usize, second: usize) {
-        self.tally.faults += 1;
-        self.oracle.has_faults = true;
-        let hop = HOPS[first % HOPS.len()];
-        let fault = match second % 3 {
-            0 => Fault::Fail,
-            _ => Fault::Corrupt { payload_byte: second as u64 },
-        };
-        life.is_device_hung |= second.is_multiple_of(17);
-        self.has_hung |= life.is_device_hung;
-        life.device.inject(hop, life.device.begun(hop) + first as u64 % 5, fault);
-    }
-
-    fn fault_drive(&mut self, first: usize, second: usize) {
-        let fault = DRIVE_FAULTS[first % DRIVE_FAULTS.len()];
-        let rule = SimRule::new(fault);
-        // Half the time, only of the last drive.
-        let drive = if second & 1 << 9 == 0 { DRIVES[self.drive_count - 1] } else { "" };
-        let rule = rule.named(drive);
-        let rule = match second % 4 {
-            0 => rule.one_in(16),
-            _ => rule.at(second as u64 / 4 % 8),
-        };
-        self.plan_fault(fault, rule);
-    }
-
-    /// Plans a fault of the drive.
-    pub(crate) fn plan_fault(&mut self, fault: SimFault, rule: SimRule) {
-        self.tally.faults += 1;
-        self.oracle.has_faults = true;
-        self.has_hung |= fault == SimFault::Hang;
-        // After these, what was reported as dropped may be read all the same.
-        let lies = [
-            SimFault::Misdirect,
-            SimFault::Lose,
-            SimFault::FlipOnWire,
-            SimFault::Error,
-            SimFault::Stale,
-        ];
-        self.oracle.has_drive_lied |= lies.contains(&fault);
-        self.drive.inject(rule);
-    }
-
-    /// Whether a fault that was planned has befallen an operation.
-    pub(crate) fn has_been_faulted(&self) -> bool {
-        self.drive.counters().faults > 0
+    /// Sets the time of day forward or back, by minutes or by decades.
+    fn step_clock(&self, first: usize, second: usize) {
+        let seconds = i64::try_from(second).expect("16 bits") - (1 << 15);
+        self.clock.step_wall(seconds << (first % 20));
     }
 
     fn check_capacity(&mut self) {
@@ -322,6 +296,25 @@ impl World {
         }
     }
 
+    /// Runs until every slot has come back, which it must in time, once everything is cleared.
+    fn sweep(&mut self) {
+        let (start, mut turns) = (self.clock.now(), 0);
+        loop {
+            let pager = self.life().pager.pager();
+            let groups = (0..GROUP_COUNT).map(group_index);
+            let counts = groups.flat_map(|group| [pager.slots(group), pager.disk_slots(group)]);
+            let used: Vec<u32> = counts.map(|one| one.expect("the group is there").used).collect();
+            let passed = Duration::from_nanos(self.clock.now().get() - start.get());
+            if used.iter().all(|used| *used == 0) || self.has_hung && passed >= SWEEP_TIME {
+                return;
+            }
+            assert!(passed < SWEEP_TIME, "leaked slots: {used:?}");
+            turns += 1;
+            assert!(turns < SWEEP_TURN_COUNT_MAX, "somebody spins, with slots used: {used:?}");
+            self.turn();
+        }
+    }
+
     /// Ends the run: everything that was asked for ends, every slot comes back once all is cleared,
     /// and the pager closes.
     pub(crate) fn end(mut self) -> Tally {
@@ -329,16 +322,7 @@ impl World {
         self.life.as_mut().expect("a life is on").let_go();
         self.act(Step { kind: Kind::Clear, first: 0, second: 0 });
         self.settle();
-        for _ in 0..SWEEP_TURNS {
-            self.turn();
-        }
-        let pager = self.life().pager.pager();
-        let groups = (0..GROUP_COUNT).map(group_index);
-        let used: Vec<_> = groups
-            .flat_map(|group| [pager.slots(group), pager.disk_slots(group)])
-            .map(|counts| counts.expect("the group is there").used)
-            .collect();
-        assert!(self.has_hung || used.iter().all(|used| *used == 0), "leaked slots: {used:?}");
+        self.sweep();
         self.close();
         self.tally
     }

@@ -5,6 +5,7 @@ use super::{DiskThread, GroupStore, HOPS, Place, Service};
 use crate::core::{DiskFailure, DiskHop, DiskRequest};
 use crate::io::{IoFault, IoFinished, IoMemory, IoOperation, IoWork, SlotPages, SlotWatch};
 use crate::pager::disk::{DiskHealth, places};
+use crate::pager::metrics::HopEnd;
 use crate::store::TagSpace;
 use crate::store::format::PAGE_BYTES;
 use crate::units::SlotIndex;
@@ -114,7 +115,7 @@ impl DiskThread {
         let is_current =
             self.shared.collect(&mut self.effects, |core| core.is_current(request.chunk));
         if !is_current {
-            self.end_flight(number, Err(DiskFailure::Drive));
+            self.end_flight(number, Err(DiskFailure::Cleared));
             return None;
         }
         let store = &mut self.stores[flight.store];
@@ -271,9 +272,13 @@ impl DiskThread {
 
     fn end_flight(&mut self, number: u32, outcome: Result<(), DiskFailure>) {
         let Some(Flight { request, started, .. }) = self.flights.remove(&number) else { return };
-        let moved = outcome.is_ok().then(|| self.shared.slot_bytes(request.group));
+        let end = match outcome {
+            Ok(()) => HopEnd::Moved(self.shared.slot_bytes(request.group)),
+            Err(DiskFailure::Cleared) => HopEnd::Dropped,
+            Err(_) => HopEnd::Failed,
+        };
         let now = self.shared.clock().instant();
-        self.shared.meters().end(request.hop.into(), started, now, moved);
+        self.shared.meters().end(request.hop.into(), started, now, end);
         self.completions.push(request.ended(outcome));
     }
 }
