@@ -260,10 +260,10 @@ fn the_beginning_of_every_trace_goes_to_disk_and_comes_back_and_the_next_run_is_
         };
         let slot = config.sizes().expect("sizes").slot;
         config.disk = Some(EngineDisk {
-            stripes: vec![DiskStripe {
-                root: scratch.0.clone(),
-                capacity: EngineDisk::capacity_for(slot, percent("25").of(&trace)),
-            }],
+            stripes: vec![DiskStripe::new(
+                &scratch.0,
+                EngineDisk::capacity_for(slot, percent("25").of(&trace)),
+            )],
             write_policy: WritePolicy::Through,
             label: known.name.to_owned(),
         });

@@ -75,7 +75,7 @@ fn stripes(
         }
     };
     let stripes = arguments.disk.iter().cloned().zip(capacities);
-    Ok(stripes.map(|(root, capacity)| DiskStripe { root, capacity }).collect())
+    Ok(stripes.map(|(root, capacity)| DiskStripe::new(root, capacity)).collect())
 }
 
 /// Checks that a disk tier is asked for with one trace and one capacity: the first replay would

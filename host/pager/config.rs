@@ -92,8 +92,8 @@ impl Sizes {
                 disk.check()?;
                 let stripes = disk.stripes.iter().enumerate();
                 let shares = stripes.map(|(at, stripe)| {
-                    let field = format!("disk.stripes[{at}].capacity");
-                    disk_shares(&field, &config.layout, stripe.capacity)
+                    let (own, setting) = stripe.own();
+                    disk_shares(&format!("disk.stripes[{at}].{setting}"), &config.layout, own)
                 });
                 shares.collect::<Result<_, _>>()?
             }
@@ -163,19 +163,22 @@ pub(crate) const BYTES_PER_EXTENT_BYTE: u64 = 1 << 15;
 /// directories above and what the file system needs to find the blocks, with room to spare.
 pub(crate) const STORE_OVERHEAD_BYTES: u64 = 128 << 10;
 
-/// Splits a root's `capacity` as [`shares`] does the host tier's, with all that a store takes
-/// besides its slots counted in.
+/// Splits what a pager may take up of a root as [`shares`] does the host tier's, with all that a
+/// store takes besides its slots counted in.
 pub(super) fn disk_shares(
     field: &str,
     layout: &Layout,
     capacity: ByteCount,
 ) -> Result<Vec<Share>, OpenError> {
+    let overhead = (layout.groups().len() as u64 + 1) * STORE_OVERHEAD_BYTES;
     let extents = capacity.get() / BYTES_PER_EXTENT_BYTE;
-    let overhead = (layout.groups().len() as u64 + 1) * STORE_OVERHEAD_BYTES + extents;
-    let usable = ByteCount::new(capacity.get().saturating_sub(overhead));
+    let usable = ByteCount::new(capacity.get().saturating_sub(overhead + extents));
     shares_with(field, layout, usable, INDEX_BYTES_PER_SLOT).map_err(|error| match error {
         OpenError::CapacityTooSmall { field, group, needed, .. } => {
-            let needed = ByteCount::new(needed.get().saturating_add(overhead));
+            let needed = needed.get().saturating_add(overhead);
+            // As many more as leave that much once their own extents are counted.
+            let extents = needed.div_ceil(BYTES_PER_EXTENT_BYTE - 1);
+            let needed = ByteCount::new(needed.saturating_add(extents));
             OpenError::CapacityTooSmall { field, group, capacity, needed }
         }
         error => error,
@@ -286,6 +289,19 @@ pub enum OpenError {
     StripeCount {
         /// Stripes given.
         stripe_count: usize,
+    },
+    /// A pager's share of a stripe is more than all stores below its root may take up.
+    #[error(
+        "disk.stripes[{stripe}].share: {share} are more than its capacity of {capacity}, which is \
+         that of all engines together; lower the share or raise the capacity"
+    )]
+    ShareTooLarge {
+        /// Position of the stripe.
+        stripe: usize,
+        /// The share given.
+        share: ByteCount,
+        /// The capacity given.
+        capacity: ByteCount,
     },
     /// A stripe lies where another does.
     #[error(

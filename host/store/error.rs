@@ -188,9 +188,11 @@ pub enum StoreError {
     },
     /// The store does not fit.
     #[error(
-        "{}: {needed} are needed, {available} are available; raise capacity, lower slot_count, \
-         free the file system, or let idle stores be reclaimed (`reclaim`, `kvtide gc`)",
-        .root.display()
+        "{}: {needed} more are needed, {available} are available, and stores {} take up {kept}; \
+         give each engine a share of the capacity, raise it, free the file system, or let idle \
+         stores be reclaimed (`reclaim`, `kvtide gc`)",
+        .root.display(),
+        in_use_by(.holders)
     )]
     NoRoom {
         /// The root.
@@ -199,6 +201,11 @@ pub enum StoreError {
         needed: ByteCount,
         /// Bytes that are free, under the capacity and on the file system.
         available: ByteCount,
+        /// Bytes of stores below the root that stay: those in use, and with
+        /// [`Reclaim::Off`](super::Reclaim::Off) all others.
+        kept: ByteCount,
+        /// The processes that have them, where the system tells; ascending.
+        holders: Vec<u32>,
     },
     /// An earlier write of the superblock or a sync failed, so that nobody knows what is durable.
     #[error(
@@ -252,4 +259,16 @@ pub enum StoreError {
         "every generation was given out; close the store, and if that does not help, remove it"
     )]
     Exhausted,
+}
+
+/// Says who has the stores that stay.
+fn in_use_by(holders: &[u32]) -> String {
+    match holders {
+        [] => "there".to_owned(),
+        [one] => format!("in use by process {one}"),
+        many => {
+            let names: Vec<String> = many.iter().map(u32::to_string).collect();
+            format!("in use by processes {}", names.join(", "))
+        }
+    }
 }

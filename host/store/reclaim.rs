@@ -99,18 +99,22 @@ pub(super) fn make_room(
         Ok(needed.get() <= available)
     };
     let reclaimed = match reclaim {
-        Reclaim::OldestFirst => reclaim_until(disk, root, reclaim_one, &mut fits)?.stores,
+        Reclaim::OldestFirst => reclaim_until(disk, root, reclaim_one, &mut fits)?,
         Reclaim::Off => {
-            let used = used(&find_stores(disk, root)?);
-            fits(disk, used)?;
-            Vec::new()
+            let left = used(&find_stores(disk, root)?);
+            fits(disk, left)?;
+            Reclaimed { left: ByteCount::new(left), ..Reclaimed::default() }
         }
     };
     if needed.get() > available {
-        let available = ByteCount::new(available);
-        return Err(StoreError::NoRoom { root: root.to_owned(), needed, available });
+        let (available, kept) = (ByteCount::new(available), reclaimed.left);
+        let mut holders: Vec<u32> =
+            reclaimed.held.iter().filter_map(|held| held.holder.process).collect();
+        holders.sort_unstable();
+        holders.dedup();
+        return Err(StoreError::NoRoom { root: root.to_owned(), needed, available, kept, holders });
     }
-    Ok(reclaimed)
+    Ok(reclaimed.stores)
 }
 
 /// Removes stores that nobody has until `is_enough`, which is told what is in use. `remove` says

@@ -8,6 +8,7 @@ mod engine;
 mod erase;
 mod faults;
 mod recovery;
+mod shares;
 mod siblings;
 mod stress;
 mod stripes;

@@ -54,7 +54,7 @@ impl Way {
 
 fn settings_of(roots: &[&str], capacity: ByteCount, instance: u32) -> DiskConfig {
     let mut settings = settings(WritePolicy::Through);
-    let stripe = |root: &&str| DiskStripe { root: PathBuf::from(root), capacity };
+    let stripe = |root: &&str| DiskStripe::new(root, capacity);
     settings.stripes = roots.iter().map(stripe).collect();
     settings.instance = Some(instance);
     settings

@@ -36,10 +36,7 @@ fn drives_with(seed: u64, options: SimOptions) -> SimDrive {
 
 fn striped(roots: &[&str]) -> DiskConfig {
     let mut settings = settings(WritePolicy::Through);
-    settings.stripes = roots
-        .iter()
-        .map(|root| DiskStripe { root: PathBuf::from(root), capacity: CAPACITY })
-        .collect();
+    settings.stripes = roots.iter().map(|root| DiskStripe::new(root, CAPACITY)).collect();
     settings
 }
 
@@ -449,8 +446,7 @@ fn two_directories_of_this_machine_serve_as_one_tier() {
     let roots = ["one", "two"].map(|name| folder.0.join(name));
     let open = |host| {
         let mut settings = settings(WritePolicy::Through);
-        settings.stripes =
-            roots.clone().map(|root| DiskStripe { root, capacity: CAPACITY }).to_vec();
+        settings.stripes = roots.clone().map(|root| DiskStripe::new(root, CAPACITY)).to_vec();
         let device = CpuConfig { out_pieces: 8, in_pieces: 8 };
         let opened =
             Engine::open_changed(host, device, None, |config| config.disk = Some(settings));

@@ -69,6 +69,8 @@ fn a_store_in_use_never_goes() {
         root: ROOT.into(),
         needed: ByteCount::new(STORE_BYTES),
         available: ByteCount::new(0),
+        kept: ByteCount::new(2 * STORE_BYTES),
+        holders: vec![20, 21],
     };
     assert_eq!(refused, Some(no_room));
     held.store.close(&mut holder, []).expect("the drive is good");
@@ -86,6 +88,8 @@ fn with_reclaim_off_a_store_that_does_not_fit_is_refused_with_both_numbers() {
         root: ROOT.into(),
         needed: ByteCount::new(STORE_BYTES),
         available: ByteCount::new(4096),
+        kept: ByteCount::new(2 * STORE_BYTES),
+        holders: Vec::new(),
     };
     assert_eq!(refused, Some(no_room));
     options.capacity = Some(ByteCount::new(3 * STORE_BYTES));

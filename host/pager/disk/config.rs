@@ -46,6 +46,9 @@ pub struct DiskStripe {
     pub root: PathBuf,
     /// Bytes that all stores below the root may take up together, by blocks in use: a hard bound.
     pub capacity: ByteCount,
+    /// Bytes of it that this pager's own stores take up, at most; all of it unless given. Engines
+    /// that run side by side below one root name the same capacity and a share each.
+    pub share: Option<ByteCount>,
 }
 
 /// Every setting of a pager's disk tier.
@@ -83,6 +86,34 @@ pub struct DiskConfig {
 }
 
 impl DiskStripe {
+    /// Names a directory and what all stores below it may take up; this pager's may take up all of
+    /// that.
+    pub fn new(root: impl Into<PathBuf>, capacity: ByteCount) -> Self {
+        Self { root: root.into(), capacity, share: None }
+    }
+
+    /// Leaves the rest of the capacity to other engines.
+    ///
+    /// ```
+    /// use kvtide::pager::DiskStripe;
+    /// use kvtide::units::ByteCount;
+    ///
+    /// // One of eight ranks on a node with a drive of 4 TB.
+    /// let capacity = ByteCount::new(4_000_000_000_000);
+    /// let stripe = DiskStripe::new("/var/cache/kvtide", capacity)
+    ///     .with_share(ByteCount::new(capacity.get() / 8));
+    /// # assert_eq!(stripe.share, Some(ByteCount::new(500_000_000_000)));
+    /// ```
+    #[must_use]
+    pub fn with_share(self, share: ByteCount) -> Self {
+        Self { share: Some(share), ..self }
+    }
+
+    /// Returns what this pager's own stores may take up, and the name of the setting that says so.
+    pub(in crate::pager) fn own(&self) -> (ByteCount, &'static str) {
+        self.share.map_or((self.capacity, "capacity"), |share| (share, "share"))
+    }
+
     /// Returns where the root is, without links and detours as far as it exists: what tells two
     /// directories apart.
     fn place(&self) -> PathBuf {
@@ -107,7 +138,7 @@ impl DiskConfig {
     /// Makes a tier of one stripe, and fills in everything that has a default.
     pub fn new(root: impl Into<PathBuf>, capacity: ByteCount, content: ContentFingerprint) -> Self {
         Self {
-            stripes: vec![DiskStripe { root: root.into(), capacity }],
+            stripes: vec![DiskStripe::new(root, capacity)],
             content,
             instance: None,
             write_policy: WritePolicy::Through,
@@ -125,7 +156,17 @@ impl DiskConfig {
     /// Adds a stripe.
     #[must_use]
     pub fn with_stripe(mut self, root: impl Into<PathBuf>, capacity: ByteCount) -> Self {
-        self.stripes.push(DiskStripe { root: root.into(), capacity });
+        self.stripes.push(DiskStripe::new(root, capacity));
+        self
+    }
+
+    /// Has this pager take up no more than `share` of the capacity of each stripe that there is, so
+    /// that other engines below the same roots have the rest.
+    #[must_use]
+    pub fn with_share(mut self, share: ByteCount) -> Self {
+        for stripe in &mut self.stripes {
+            stripe.share = Some(share);
+        }
         self
     }
 
@@ -141,6 +182,11 @@ impl DiskConfig {
         let stripe_count = self.stripes.len();
         if !(1..=STRIPE_COUNT_MAX).contains(&stripe_count) {
             return Err(OpenError::StripeCount { stripe_count });
+        }
+        for (stripe, DiskStripe { capacity, share, .. }) in self.stripes.iter().enumerate() {
+            if let Some(share) = share.filter(|share| share > capacity) {
+                return Err(OpenError::ShareTooLarge { stripe, share, capacity: *capacity });
+            }
         }
         let places: Vec<PathBuf> = self.stripes.iter().map(DiskStripe::place).collect();
         for (stripe, place) in places.iter().enumerate() {

@@ -351,10 +351,10 @@ fn what_leaves_the_host_tier_comes_back_from_disk_and_a_second_run_is_warm() {
     let mut config = config(&trace, thin(Geometry::LLAMA_3_8B), unique / 50, 1);
     let slot = config.sizes().unwrap().slot.get();
     config.disk = Some(EngineDisk {
-        stripes: vec![DiskStripe {
-            root: scratch.0.clone(),
-            capacity: ByteCount::new((slot + 70) * u64::from(unique / 2) + (300 << 10)),
-        }],
+        stripes: vec![DiskStripe::new(
+            &scratch.0,
+            ByteCount::new((slot + 70) * u64::from(unique / 2) + (300 << 10)),
+        )],
         write_policy: WritePolicy::Through,
         label: "warm".to_owned(),
     });

@@ -159,7 +159,7 @@ impl World {
     pub(super) fn config(&self) -> PagerConfig {
         let content = content("simulated", KeyMode::EngineHashes);
         let capacity = self.capacity();
-        let stripes = self.roots().map(|root| DiskStripe { root, capacity }).collect();
+        let stripes = self.roots().map(|root| DiskStripe::new(root, capacity)).collect();
         let mut disk = DiskConfig::new(DRIVES[0], capacity, content);
         disk.stripes = stripes;
         disk.write_policy = self.write_policy;
