@@ -12,7 +12,7 @@ use super::format::{Header, PAGE_BYTES, SUPERBLOCK_BYTES, SnapshotHeader, Superb
 use super::snapshot::{ScanReason, read_header, read_pages};
 use super::superblock::SuperblockCopies;
 use crate::fingerprint::StoreId;
-use crate::io::{Disk, IoBuffer, IoFault};
+use crate::io::{Disk, IoFault};
 use crate::units::ByteCount;
 use std::path::Path;
 
@@ -42,9 +42,9 @@ impl AsFound<'_> {
         if pages == 0 {
             return Ok(SuperblockCopies::decode(&[]));
         }
-        let buffers = read_pages(self.disk, self.files.superblock, 0, pages)
+        let buffer = read_pages(self.disk, self.files.superblock, 0, pages)
             .map_err(|fault| self.unreadable(StoreFile::Superblock, fault))?;
-        Ok(SuperblockCopies::decode(buffers.first().map_or(&[], IoBuffer::bytes)))
+        Ok(SuperblockCopies::decode(buffer.bytes()))
     }
 
     /// Returns the copy of the superblock that counts; `None` for a store that was never finished.
@@ -120,9 +120,8 @@ impl AsFound<'_> {
         if length.get() / PAGE_BYTES as u64 <= page {
             return Ok(None);
         }
-        let buffers = read_pages(self.disk, self.files.data, page, 1)?;
-        let page = buffers.first().and_then(|buffer| buffer.bytes().first_chunk());
-        let header = page.and_then(|page| Header::decode(page).ok());
+        let buffer = read_pages(self.disk, self.files.data, page, 1)?;
+        let header = buffer.bytes().first_chunk().and_then(|page| Header::decode(page).ok());
         Ok(header.map(|header| header.stamp.store_uuid))
     }
 

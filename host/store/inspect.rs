@@ -118,18 +118,18 @@ fn inspect_superblock(
         return Ok(SuperblockCopies::decode(&[]));
     };
     let read = match length.get() / PAGE_BYTES as u64 {
-        0 => Ok(Vec::new()),
-        1 => read_pages(disk, file, 0, 1),
-        _ => read_pages(disk, file, 0, 2),
+        0 => Ok(None),
+        1 => read_pages(disk, file, 0, 1).map(Some),
+        _ => read_pages(disk, file, 0, 2).map(Some),
     };
     disk.close(file);
-    let buffers = read.map_err(|fault| StoreError::Io {
+    let buffer = read.map_err(|fault| StoreError::Io {
         directory: directory.to_owned(),
         file: StoreFile::Superblock,
         call: StoreCall::Read,
         fault,
     })?;
-    Ok(SuperblockCopies::decode(buffers.first().map_or(&[], IoBuffer::bytes)))
+    Ok(SuperblockCopies::decode(buffer.as_ref().map_or(&[], IoBuffer::bytes)))
 }
 
 fn check_slots(

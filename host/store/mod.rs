@@ -14,7 +14,7 @@
 //! | `state.rs` | [`Store`]: slot writes, read checks, what is under way |
 //! | `task.rs` | [`Task`]: begin a run, clear, erase, sync, as steps among other operations |
 //! | `scan.rs` | [`Scan`]: the headers of all slots, after a run that was not closed |
-//! | `snapshot.rs` | the index that a closed store leaves |
+//! | `snapshot.rs`, `read_ahead.rs` | the index that a closed store leaves |
 //! | `superblock.rs` | [`SuperblockCopies`]: which copy counts |
 //! | `records.rs` | what each slot's header page holds on disk |
 //! | `verify.rs` | [`Expected`], [`ReadFault`]: whether a slot is what it should be |
@@ -54,6 +54,7 @@ mod ids;
 mod inspect;
 mod open;
 mod opener;
+mod read_ahead;
 mod reclaim;
 mod records;
 mod scan;

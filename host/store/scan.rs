@@ -10,7 +10,7 @@
 //! Called by the pager's disk thread.
 
 use super::Entry;
-use super::format::{Header, PAGE_BYTES};
+use super::format::Header;
 use super::records::Record;
 use super::state::Store;
 use super::task::TagSpace;
@@ -77,13 +77,8 @@ pub struct ScanProgress {
     pub unreadable: u32,
 }
 
-/// What came of one read.
-#[derive(Debug)]
-enum Probe {
-    Blank,
-    Page(Box<[u8; PAGE_BYTES]>),
-    Unreadable(IoFault),
-}
+/// What came of one read: the header page, not looked at yet.
+type Probe = Result<IoBuffer, IoFault>;
 
 /// A scan of all headers under way.
 #[derive(Debug)]
@@ -160,21 +155,17 @@ impl Scan {
     }
 
     /// Takes the report of one of the scan's reads.
+    ///
+    /// Costs next to nothing, so that the drive soon gets the next reads: pages are looked at when
+    /// they are [taken](Self::take).
     pub fn finished(&mut self, report: IoFinished) {
         self.in_flight -= 1;
         let buffer = report.memory.and_then(IoMemory::into_buffer);
-        let page = buffer.as_ref().and_then(|buffer| buffer.bytes().first_chunk());
-        let probe = match (report.outcome, page) {
-            (Ok(()), Some(page)) if Header::is_blank(page) => Probe::Blank,
-            (Ok(()), Some(page)) => Probe::Page(Box::new(*page)),
-            (Err(fault), _) => Probe::Unreadable(fault),
-            (Ok(()), None) => Probe::Unreadable(IoFault::NotOpen),
-        };
+        let probe = report.outcome.and_then(|()| buffer.ok_or(IoFault::NotOpen));
         let position = TagSpace::number(report.tag).wrapping_sub(self.progress.scanned);
         if let Some(place) = self.probes.get_mut(position as usize) {
             *place = Some(probe);
         }
-        self.buffers.extend(buffer);
     }
 
     /// Returns what was found in the next slots, at most `count`, in ascending order.
@@ -185,7 +176,8 @@ impl Scan {
                 break;
             };
             let slot = SlotIndex::new(self.progress.scanned);
-            let finding = judge(store, slot, probe);
+            let finding = judge(store, slot, &probe);
+            self.buffers.extend(probe);
             self.count(&finding);
             self.progress.scanned += 1;
             store.scanned_to = self.progress.scanned;
@@ -217,16 +209,18 @@ impl Scan {
 }
 
 /// Decides what a slot holds, and takes it into the store's records.
-fn judge(store: &mut Store, slot: SlotIndex, probe: Probe) -> Finding {
+fn judge(store: &mut Store, slot: SlotIndex, probe: &Probe) -> Finding {
     let page = match probe {
-        Probe::Blank => return Finding::Blank,
-        Probe::Unreadable(fault) => {
+        Ok(buffer) => buffer.bytes().first_chunk().expect("a buffer has a page"),
+        Err(fault) => {
             store.records.set(slot, Record::UNKNOWN);
-            return Finding::Unreadable(fault);
+            return Finding::Unreadable(fault.clone());
         }
-        Probe::Page(page) => page,
     };
-    let entry = match store.expected(slot).header(&page) {
+    if Header::is_blank(page) {
+        return Finding::Blank;
+    }
+    let entry = match store.expected(slot).header(page) {
         Ok(header) => Entry::of_header(&header),
         Err(ReadFault::Cleared { .. }) => return Finding::Cleared,
         Err(fault) => {

@@ -1,7 +1,8 @@
 //! Reading and writing the index snapshot: how a store that was closed is open at once.
 //!
 //! Both have the disk for themselves, and move pieces of 1 MiB, as many at a time as the disk
-//! likes, so that neither holds the whole file in memory.
+//! likes, so that neither holds the whole file in memory. Reading decodes one piece while the disk
+//! reads the next ones.
 //!
 //! Invariants: a snapshot is taken over whole or not at all; every entry's slot exists and is named
 //! once; what was cleared since is left out.
@@ -13,17 +14,12 @@ use super::format::{
     ENTRIES_PER_PAGE, FormatError, FormatField, PAGE_BYTES, SnapshotEntry, SnapshotHeader,
     SnapshotPage, snapshot_pages,
 };
+use super::read_ahead::{PIECE_PAGES, pieces_max, read_ahead};
 use super::records::{Record, Records};
 use super::state::Store;
 use super::{Entry, StoreUuid};
-use crate::io::{self, Disk, FileId, IoBuffer, IoFault, IoMemory, IoOperation, IoWork};
+use crate::io::{self, Disk, FileId, IoBuffer, IoFault, IoFinished, IoMemory, IoOperation, IoWork};
 use thiserror::Error;
-
-/// Pages of one operation.
-const PIECE_PAGES: u32 = 256;
-
-/// Operations under way at a time, at most: what bounds the memory.
-const PIECES_MAX: u32 = 16;
 
 /// Why a store must be scanned.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -51,25 +47,19 @@ pub enum ScanReason {
     Cut,
 }
 
-/// Reads whole pages of a file.
+/// Reads a few pages of a file at once.
 pub(super) fn read_pages(
     disk: &mut dyn Disk,
     file: FileId,
     first_page: u64,
     page_count: u32,
-) -> Result<Vec<IoBuffer>, IoFault> {
-    let operations = (0..page_count).step_by(PIECE_PAGES as usize).zip(0..).map(|(first, tag)| {
-        let pages = PIECE_PAGES.min(page_count - first);
-        let memory = IoMemory::Buffer(IoBuffer::zeroed(pages as usize));
-        let offset = (first_page + u64::from(first)) * PAGE_BYTES as u64;
-        IoOperation { tag, file, work: IoWork::Read { offset, memory } }
-    });
-    let reports = io::run(disk, operations.collect());
-    let buffer = |report: io::IoFinished| {
-        report.outcome?;
-        report.memory.and_then(IoMemory::into_buffer).ok_or(IoFault::NotOpen)
-    };
-    reports.into_iter().map(buffer).collect()
+) -> Result<IoBuffer, IoFault> {
+    let memory = IoMemory::Buffer(IoBuffer::zeroed(page_count as usize));
+    let work = IoWork::Read { offset: first_page * PAGE_BYTES as u64, memory };
+    let report = io::run(disk, vec![IoOperation { tag: 0, file, work }]).pop();
+    let IoFinished { outcome, memory, .. } = report.ok_or(IoFault::NotOpen)?;
+    outcome?;
+    memory.and_then(IoMemory::into_buffer).ok_or(IoFault::NotOpen)
 }
 
 /// Writes buffers, each at its offset.
@@ -87,9 +77,9 @@ pub(super) fn write_buffers(
 
 /// Reads the snapshot's first page.
 pub(super) fn read_header(disk: &mut dyn Disk, file: FileId) -> Result<SnapshotHeader, ScanReason> {
-    let buffers = read_pages(disk, file, 0, 1)?;
-    let page = buffers.first().and_then(|buffer| buffer.bytes().first_chunk());
-    Ok(SnapshotHeader::decode(page.ok_or(IoFault::NotOpen)?)?)
+    let buffer = read_pages(disk, file, 0, 1)?;
+    let page = buffer.bytes().first_chunk().ok_or(IoFault::NotOpen)?;
+    Ok(SnapshotHeader::decode(page)?)
 }
 
 /// Makes a buffer of the first page of a snapshot.
@@ -124,16 +114,15 @@ impl Store {
         if expected != found {
             return Err(ScanReason::OtherEpoch { expected, found });
         }
-        let page_count = snapshot_pages(header.entry_count);
+        let (index, page_count) = (self.files.index, snapshot_pages(header.entry_count));
         let mut entries = Vec::new();
         let mut page_entries = Vec::with_capacity(ENTRIES_PER_PAGE);
-        let step = PIECE_PAGES * PIECES_MAX.min(disk.depth().max(1));
-        for first in (1..=page_count).step_by(step as usize) {
-            let count = step.min(page_count + 1 - first);
-            let buffers = read_pages(disk, self.files.index, first.into(), count)?;
-            entries.reserve(count as usize * ENTRIES_PER_PAGE);
-            let pages = buffers.iter().flat_map(|buffer| buffer.bytes().as_chunks().0);
-            for (number, page) in (first..).zip(pages) {
+        let mut number = 0;
+        read_ahead(disk, index, 1, page_count, |piece| {
+            let (pages, _) = piece.as_chunks();
+            entries.reserve(pages.len() * ENTRIES_PER_PAGE);
+            for page in pages {
+                number += 1;
                 let decoder =
                     SnapshotPage { store_uuid: header.store_uuid, epoch: header.epoch, number };
                 page_entries.clear();
@@ -142,7 +131,8 @@ impl Store {
                     self.take_entry(entry, header.slot_count, &mut entries)?;
                 }
             }
-        }
+            Ok::<_, ScanReason>(())
+        })?;
         Ok(entries)
     }
 
@@ -182,7 +172,7 @@ impl Store {
         entries: impl IntoIterator<Item = Entry>,
     ) -> Result<u32, StoreError> {
         let mut is_chunk = vec![false; self.slot_count() as usize];
-        let mut writer = SnapshotWriter::new(self, disk.depth());
+        let mut writer = SnapshotWriter::new(self, pieces_max(disk));
         let mut chunk_count = 0;
         for entry in entries {
             let is_held = self.records.get(entry.slot) == Some(Record::of_entry(&entry));
@@ -217,7 +207,7 @@ struct SnapshotWriter<'store> {
 }
 
 impl<'store> SnapshotWriter<'store> {
-    fn new(store: &'store Store, depth: u32) -> Self {
+    fn new(store: &'store Store, pieces_max: u32) -> Self {
         Self {
             store,
             store_uuid: store.uuid(),
@@ -225,7 +215,7 @@ impl<'store> SnapshotWriter<'store> {
             entry_count: 0,
             page_count: 0,
             pieces: Vec::new(),
-            pieces_max: PIECES_MAX.min(depth.max(1)) as usize,
+            pieces_max: pieces_max as usize,
         }
     }
 
