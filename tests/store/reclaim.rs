@@ -70,7 +70,7 @@ fn a_store_in_use_never_goes() {
         needed: ByteCount::new(STORE_BYTES),
         available: ByteCount::new(0),
         kept: ByteCount::new(2 * STORE_BYTES),
-        holders: vec![20, 21],
+        holders: vec![holder.number(), disk.number()],
     };
     assert_eq!(refused, Some(no_room));
     held.store.close(&mut holder, []).expect("the drive is good");
