@@ -12,6 +12,7 @@
 //! Called by open, reclaim, siblings and survey.
 
 use super::error::{StoreError, StoreFile};
+use super::open::StoreOptions;
 use crate::fingerprint::StoreId;
 use crate::io::{Disk, EntryKind, FileError, FileId, Lock, OpenMode, OpenedFile};
 use crate::units::ByteCount;
@@ -283,19 +284,22 @@ pub(super) fn claim_new(
     claim(disk, Claimed { instance, directory, data, is_new: true })
 }
 
-/// Asks once for the store of an instance, or for the first by number that nobody has.
+/// Asks once for the store of an instance, or for the preferred one, which is made if it is not
+/// there, or for the first by number that nobody has.
 ///
 /// `may_add` says whether an instance is added where all that there are are in use.
 pub(super) fn attempt(
     disk: &mut dyn Disk,
-    root: &Path,
-    store_id: StoreId,
-    instance: Option<u32>,
+    options: &StoreOptions,
     may_add: bool,
 ) -> Result<Attempt, StoreError> {
-    let candidates = match instance {
-        Some(instance) => vec![instance],
-        None => instances(disk, root)?,
+    let StoreOptions { ref root, store_id, instance, preferred_instance, .. } = *options;
+    let candidates = if let Some(instance) = instance {
+        vec![instance]
+    } else {
+        let others = instances(disk, root)?.into_iter();
+        let others = others.filter(|number| preferred_instance != Some(*number));
+        preferred_instance.into_iter().chain(others).collect()
     };
     let mut held = None;
     let mut taken = Vec::new();
@@ -306,6 +310,9 @@ pub(super) fn attempt(
                 taken.push(instance);
             }
             Some(claimed) => return Ok(claimed),
+            None if preferred_instance == Some(instance) => {
+                return claim_new(disk, root, instance, store_id);
+            }
             None => {}
         }
     }

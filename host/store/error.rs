@@ -204,7 +204,8 @@ pub enum StoreError {
         /// Bytes of stores below the root that stay: those in use, and with
         /// [`Reclaim::Off`](super::Reclaim::Off) all others.
         kept: ByteCount,
-        /// The processes that have them, where the system tells; ascending.
+        /// The processes that have them, where the system tells; ascending. Nobody is asked with
+        /// [`Reclaim::Off`](super::Reclaim::Off).
         holders: Vec<u32>,
     },
     /// An earlier write of the superblock or a sync failed, so that nobody knows what is durable.

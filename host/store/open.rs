@@ -28,6 +28,9 @@ use std::time::Duration;
 /// The space of tasks that have the disk for themselves.
 pub(super) const ALONE: TagSpace = TagSpace::new(0);
 
+/// How long a store, or a root, that is in use is waited for by default.
+pub const DEFAULT_LOCK_WAIT: Duration = Duration::from_secs(5);
+
 /// Which store to open, and how.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -36,6 +39,9 @@ pub struct StoreOptions {
     /// Which of several directories of one store id; `None`: the first that nobody has, or a new
     /// one.
     pub instance: Option<u32>,
+    /// Which of them is taken, or made, before any other unless somebody has it: the number that
+    /// the same engine has under other roots.
+    pub preferred_instance: Option<u32>,
     /// What the store holds.
     pub store_id: StoreId,
     /// What its slots look like.
@@ -65,12 +71,13 @@ impl StoreOptions {
         Self {
             root: root.into(),
             instance: None,
+            preferred_instance: None,
             store_id,
             shape,
             slot_count,
             capacity: None,
             reclaim: Reclaim::default(),
-            lock_wait: Duration::from_secs(5),
+            lock_wait: DEFAULT_LOCK_WAIT,
             new_uuid: StoreUuid::random(),
         }
     }
@@ -204,7 +211,7 @@ fn claim(disk: &mut dyn Disk, options: &StoreOptions) -> Result<(RootLock, Claim
     for left in (0..tries).rev() {
         let lock = RootLock::take(disk, root, *lock_wait)?;
         // An instance is added only once those that there are were waited for.
-        match attempt(disk, root, *store_id, *instance, left == 0) {
+        match attempt(disk, options, left == 0) {
             Ok(Attempt::Claimed(claimed)) => return Ok((lock, *claimed)),
             Ok(Attempt::Held { process: holder }) => process = holder,
             Err(error) => {

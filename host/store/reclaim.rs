@@ -63,6 +63,26 @@ pub fn collect(
     collected
 }
 
+/// Keeps a root within a capacity that was lowered: where its stores take up more, removes those
+/// that nobody has, as [`collect`] does, unless they are to stay. Returns what they take up then.
+///
+/// # Errors
+///
+/// As [`collect`].
+pub fn keep_within(
+    disk: &mut dyn Disk,
+    root: &Path,
+    capacity: ByteCount,
+    reclaim: Reclaim,
+    lock_wait: Duration,
+) -> Result<ByteCount, StoreError> {
+    let used = used(&find_stores(disk, root)?);
+    if used <= capacity.get() || reclaim == Reclaim::Off {
+        return Ok(ByteCount::new(used));
+    }
+    collect(disk, root, capacity, lock_wait).map(|collected| collected.left)
+}
+
 /// Tells what [`collect`] would do now, and does nothing.
 ///
 /// # Errors
@@ -85,6 +105,9 @@ pub fn plan_collection(
 }
 
 /// Makes room for `needed` more bytes under a root, whose lock is held.
+///
+/// Removes nothing where all that may go would not be enough: an engine that is refused costs
+/// nobody a warm store.
 pub(super) fn make_room(
     disk: &mut dyn Disk,
     root: &Path,
@@ -92,29 +115,57 @@ pub(super) fn make_room(
     capacity: Option<ByteCount>,
     reclaim: Reclaim,
 ) -> Result<Vec<FoundStore>, StoreError> {
-    let mut available = 0;
-    let mut fits = |disk: &mut dyn Disk, used: u64| {
-        let under_capacity = capacity.map_or(u64::MAX, |bytes| bytes.get().saturating_sub(used));
-        available = disk.space(root)?.available.get().min(under_capacity);
-        Ok(needed.get() <= available)
-    };
-    let reclaimed = match reclaim {
-        Reclaim::OldestFirst => reclaim_until(disk, root, reclaim_one, &mut fits)?,
-        Reclaim::Off => {
-            let left = used(&find_stores(disk, root)?);
-            fits(disk, left)?;
-            Reclaimed { left: ByteCount::new(left), ..Reclaimed::default() }
+    let total = used(&find_stores(disk, root)?);
+    let planned = match reclaim {
+        Reclaim::OldestFirst => {
+            let holder =
+                |disk: &mut dyn Disk, store: &FoundStore| holder_under_root(disk, &store.directory);
+            reclaim_until(disk, root, holder, |disk, used| {
+                Ok(needed.get() <= room(disk, root, capacity, used, total - used)?)
+            })?
         }
+        Reclaim::Off => Reclaimed { left: ByteCount::new(total), ..Reclaimed::default() },
     };
+    let left = planned.left.get();
+    let available = room(disk, root, capacity, left, total.saturating_sub(left))?;
     if needed.get() > available {
-        let (available, kept) = (ByteCount::new(available), reclaimed.left);
-        let mut holders: Vec<u32> =
-            reclaimed.held.iter().filter_map(|held| held.holder.process).collect();
-        holders.sort_unstable();
-        holders.dedup();
-        return Err(StoreError::NoRoom { root: root.to_owned(), needed, available, kept, holders });
+        return Err(no_room(root, needed, available, &planned));
     }
-    Ok(reclaimed.stores)
+    if planned.stores.is_empty() {
+        return Ok(Vec::new());
+    }
+    let done = reclaim_until(disk, root, reclaim_one, |disk, used| {
+        Ok(needed.get() <= room(disk, root, capacity, used, 0)?)
+    })?;
+    // A file system may give back less than was counted.
+    let available = room(disk, root, capacity, done.left.get(), 0)?;
+    if needed.get() > available {
+        return Err(no_room(root, needed, available, &done));
+    }
+    Ok(done.stores)
+}
+
+/// Returns the bytes that are free under a root whose stores take up `used`, once the file system
+/// has `freed` more.
+fn room(
+    disk: &mut dyn Disk,
+    root: &Path,
+    capacity: Option<ByteCount>,
+    used: u64,
+    freed: u64,
+) -> Result<u64, StoreError> {
+    let under_capacity = capacity.map_or(u64::MAX, |bytes| bytes.get().saturating_sub(used));
+    Ok(disk.space(root)?.available.get().saturating_add(freed).min(under_capacity))
+}
+
+/// Says that `needed` bytes do not fit, whatever may go, and who keeps the rest.
+fn no_room(root: &Path, needed: ByteCount, available: u64, kept: &Reclaimed) -> StoreError {
+    let held = kept.held.iter();
+    let mut holders: Vec<u32> = held.filter_map(|held| held.holder.process).collect();
+    holders.sort_unstable();
+    holders.dedup();
+    let (root, available) = (root.to_owned(), ByteCount::new(available));
+    StoreError::NoRoom { root, needed, available, kept: kept.left, holders }
 }
 
 /// Removes stores that nobody has until `is_enough`, which is told what is in use. `remove` says

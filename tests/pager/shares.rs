@@ -5,10 +5,10 @@ use crate::disk::{close, open_disk, run, settings, wait_for};
 use crate::engine::Engine;
 use kvtide::core::WritePolicy;
 use kvtide::io::sim::SimDrive;
-use kvtide::pager::{DiskConfig, DiskHealth, OpenError};
+use kvtide::pager::{DiskConfig, DiskHealth, DiskStripe, OpenError};
 use kvtide::store::{Reclaim, StoreError, find_stores};
 use kvtide::units::ByteCount;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +17,9 @@ const CAPACITY: ByteCount = ByteCount::new(3 << 20);
 
 /// A third of it.
 const SHARE: ByteCount = ByteCount::new(1 << 20);
+
+/// Less than three of them take up.
+const LOWERED: ByteCount = ByteCount::new(3 << 19);
 
 const ENGINE_COUNT: usize = 3;
 
@@ -82,6 +85,34 @@ fn engines_below_one_root_keep_to_their_shares_and_all_come_back_warm() {
 }
 
 #[test]
+fn an_engine_has_the_same_instance_in_every_stripe() {
+    let drive = SimDrive::new(7);
+    let over = |roots: &[&str]| {
+        let mut settings = settings_of(None);
+        let stripe = |root: &&str| DiskStripe::new(root, CAPACITY).with_share(SHARE);
+        settings.stripes = roots.iter().map(stripe).collect();
+        open_disk(&drive, 20, settings).expect("it has room")
+    };
+    let instances = |root: &str| {
+        let stores = find_stores(&mut drive.disk(99), Path::new(root)).expect("it can be listed");
+        stores.into_iter().map(|store| store.instance).collect::<BTreeSet<u32>>()
+    };
+    let first = over(&["one"]);
+    let second = over(&["one", "two"]);
+    assert_eq!(instances("one"), BTreeSet::from([0, 1]));
+    assert_eq!(instances("two"), BTreeSet::from([1]), "as in the other stripe");
+    run(&second, 1, 20);
+    assert!(close(first) && close(second));
+    // Whoever comes first now has the first instance in both, and finds nothing of the second's.
+    let first = over(&["one", "two"]);
+    let second = over(&["one", "two"]);
+    assert_eq!(instances("two"), BTreeSet::from([0, 1]));
+    let adopted = [&first, &second].map(|engine| engine.pager.counters().adopted);
+    assert!(adopted[0] == 0 && adopted[1] > 0, "{adopted:?}");
+    assert!(close(first) && close(second));
+}
+
+#[test]
 fn a_share_that_changes_changes_the_stores_at_the_next_open() {
     let drive = SimDrive::new(4);
     for share in [SHARE, ByteCount::new(SHARE.get() / 2), CAPACITY, SHARE] {
@@ -92,6 +123,35 @@ fn a_share_that_changes_changes_the_stores_at_the_next_open() {
         assert_eq!(bytes(&drive).values().sum::<u64>(), used);
         assert!(close(engine));
     }
+}
+
+#[test]
+fn a_capacity_that_was_lowered_holds_from_the_next_open_on() {
+    let drive = SimDrive::new(8);
+    for engine in open_all(&drive) {
+        run(&engine, 1, 10);
+        assert!(close(engine));
+    }
+    let used = || bytes(&drive).values().sum::<u64>();
+    assert!(used() > LOWERED.get());
+    let lowered = |reclaim| {
+        let mut settings = settings_of(Some(SHARE));
+        settings.stripes[0].capacity = LOWERED;
+        settings.reclaim = reclaim;
+        open_disk(&drive, 20, settings).expect("its own store is there")
+    };
+    let tells = |engine: &Engine| {
+        let downgrades = engine.pager.capabilities().downgrades;
+        downgrades.iter().any(|one| one.what == "capacity of the disk tier")
+    };
+    // What is to stay stays, and that is told.
+    let engine = lowered(Reclaim::Off);
+    assert!(tells(&engine) && used() > LOWERED.get());
+    assert!(close(engine));
+    let engine = lowered(Reclaim::OldestFirst);
+    assert!(!tells(&engine) && used() <= LOWERED.get());
+    assert!(engine.pager.counters().adopted > 0, "its own is not what goes");
+    assert!(close(engine));
 }
 
 #[test]

@@ -77,6 +77,27 @@ fn a_store_in_use_never_goes() {
 }
 
 #[test]
+fn an_engine_that_is_refused_costs_nobody_a_store() {
+    let drive = SimDrive::new(1);
+    root_of(&drive, 3);
+    let mut holder = drive.disk(20);
+    let held = Store::open(&mut holder, &options_of(2, u64::MAX)).expect("it opens");
+    let mut options = options_of(4, 3 * STORE_BYTES);
+    options.slot_count = 18;
+    let mut disk = drive.disk(21);
+    let refused = Store::open(&mut disk, &options).err();
+    assert!(matches!(refused, Some(StoreError::NoRoom { .. })), "{refused:?}");
+    let found = find_stores(&mut disk, Path::new(ROOT)).expect("the drive is good");
+    let there: Vec<u8> = found
+        .iter()
+        .filter(|store| store.bytes.get() > 0)
+        .map(|store| store.store_id.to_bytes()[0])
+        .collect();
+    assert_eq!(there, [1, 2, 3]);
+    held.store.close(&mut holder, []).expect("the drive is good");
+}
+
+#[test]
 fn with_reclaim_off_a_store_that_does_not_fit_is_refused_with_both_numbers() {
     let drive = SimDrive::new(1);
     root_of(&drive, 2);

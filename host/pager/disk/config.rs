@@ -161,7 +161,8 @@ impl DiskConfig {
     }
 
     /// Has this pager take up no more than `share` of the capacity of each stripe that there is, so
-    /// that other engines below the same roots have the rest.
+    /// that other engines below the same roots have the rest. One that is added later has the whole
+    /// capacity unless this is called again.
     #[must_use]
     pub fn with_share(mut self, share: ByteCount) -> Self {
         for stripe in &mut self.stripes {

@@ -17,7 +17,8 @@ use crate::mem::Slab;
 use crate::pager::OpenError;
 use crate::store::format::FORMAT_VERSION;
 use crate::store::{
-    ChunkShape, Entry, Opened, Recovery, Store, StoreError, StoreOptions, TagSpace,
+    ChunkShape, DEFAULT_LOCK_WAIT, Entry, Opened, Reclaim, Recovery, Store, StoreError,
+    StoreOptions, TagSpace, keep_within,
 };
 use crate::units::{GroupIndex, SlotIndex, StripeIndex};
 use std::sync::Arc;
@@ -59,8 +60,13 @@ pub(in crate::pager) fn open(
     };
     let mut first_error = None;
     for (stripe, slot_counts) in config.stripes.iter().zip(slot_counts) {
-        match open_stripe(&mut *tier.disk, config, stripe, layout, slot_counts) {
-            Ok(opened) => tier.take(opened),
+        let preferred = tier.stores.first().map(|store| store.store.instance());
+        let disk = &mut *tier.disk;
+        match open_stripe(disk, config, preferred, stripe, layout, slot_counts) {
+            Ok(opened) => {
+                tier.take(opened);
+                tier.keep_within(stripe, config.reclaim);
+            }
             Err(error) if is_of_drive(&mut *tier.disk, &error) => {
                 tier.leave_out(stripe, &error);
                 first_error.get_or_insert(error);
@@ -81,9 +87,12 @@ pub(in crate::pager) fn open(
 }
 
 /// Opens the stores of one stripe, by group; none of them stays open where one cannot be.
+/// `preferred` is the instance that the engine has in other stripes, so that replicas do not mix
+/// theirs.
 fn open_stripe(
     disk: &mut dyn Disk,
     config: &DiskConfig,
+    preferred: Option<u32>,
     stripe: &DiskStripe,
     layout: &Layout,
     slot_counts: &[u32],
@@ -95,6 +104,7 @@ fn open_stripe(
         let shape = ChunkShape::of_group(group, Codec::Raw);
         let mut options = StoreOptions::new(&stripe.root, store_id, shape, slot_count);
         options.instance = instance;
+        options.preferred_instance = preferred;
         options.capacity = Some(stripe.capacity);
         options.reclaim = config.reclaim;
         match Store::open(disk, &options) {
@@ -159,6 +169,24 @@ impl OpenedTier {
         let number = u32::try_from(self.stores.len()).expect("at most 128 stores");
         let space = TagSpace::new(SCAN_SPACE + number);
         self.stores.push(GroupStore::new(store, place, space));
+    }
+
+    /// Keeps a stripe within its capacity, which may have been lowered, and says so where stores of
+    /// others stand in the way.
+    fn keep_within(&mut self, stripe: &DiskStripe, reclaim: Reclaim) {
+        let DiskStripe { root, capacity, .. } = stripe;
+        let (disk, place) = (&mut *self.disk, root.display());
+        let why = match keep_within(disk, root, *capacity, reclaim, DEFAULT_LOCK_WAIT) {
+            Ok(left) if left <= *capacity => return,
+            Ok(left) => format!("stores below {place} that are in use, or to stay, take up {left}"),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(root = %place, %capacity, why, "a root is above its capacity");
+        self.downgrades.push(Downgrade {
+            what: "capacity of the disk tier",
+            why,
+            effect: "more than the capacity is taken up until they go, or `kvtide gc` removes them",
+        });
     }
 
     /// Goes on without a stripe, and says so.
