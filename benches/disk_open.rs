@@ -491,8 +491,8 @@ fn main() -> Outcome<()> {
     if available < needed {
         let path = directory.display();
         return Err(format!(
-            "{path} has {available} left, and {slot_count} slots of 8 KiB need {needed}, with 1 GiB \
-             for others; name another directory, or give --slots fewer"
+            "{path} has {available} left, and {slot_count} slots of 8 KiB need {needed}, with \
+             1 GiB for others; name another directory, or give --slots fewer"
         )
         .into());
     }
