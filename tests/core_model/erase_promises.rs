@@ -115,7 +115,9 @@ fn of_a_transfer_only_what_was_erased_ends_cleared() {
 
 #[test]
 fn reads_and_those_who_join_them_end_cleared_and_other_reads_go_on() {
-    for failure in [None, Some(DiskFailure::Mismatch), Some(DiskFailure::Stuck)] {
+    let ends =
+        [None, Some(DiskFailure::Cleared), Some(DiskFailure::Mismatch), Some(DiskFailure::Stuck)];
+    for failure in ends {
         let mut bench = DiskBench::new(8, 8);
         bench.store(None, &keys([1]));
         store_roots(&mut bench, ALICE, &keys([2]));
@@ -131,12 +133,15 @@ fn reads_and_those_who_join_them_end_cleared_and_other_reads_go_on() {
         assert_eq!(bench.stages(joined), [CLEARED], "{failure:?}");
         assert_eq!(bench.stages(his), [Stage::Done], "{failure:?}");
         assert_eq!(bench.core.peek(key(2)), Some(MissReason::Cleared));
+        // Only what the drive did not let go of is its fault.
+        let failures = u64::from(failure == Some(DiskFailure::Stuck));
+        assert_eq!(bench.core.counters().read_failures, failures, "{failure:?}");
     }
 }
 
 #[test]
 fn a_write_under_way_or_given_up_brings_nothing_back() {
-    for outcome in [Ok(()), Err(DiskFailure::Stuck)] {
+    for outcome in [Ok(()), Err(DiskFailure::Cleared), Err(DiskFailure::Stuck)] {
         let mut bench = DiskBench::new(4, 8);
         bench.store_in_host(None, &keys([1]));
         bench.core.erase_keys(&keys([1])).expect("few keys");
@@ -147,7 +152,9 @@ fn a_write_under_way_or_given_up_brings_nothing_back() {
         bench.core.complete_disk(request.ended(outcome));
         bench.take_actions();
         bench.finish();
-        if outcome.is_err() {
+        let is_stuck = outcome == Err(DiskFailure::Stuck);
+        assert_eq!(bench.core.counters().write_failures, u64::from(is_stuck), "{outcome:?}");
+        if is_stuck {
             assert_eq!(bench.used(), (2, 2), "both slots stay until the drive lets go");
             bench.core.unstick(request);
             bench.take_actions();

@@ -60,7 +60,8 @@ pub struct DiskConfig {
     /// What the KV bytes mean: chunks of other content are never taken for these.
     pub content: ContentFingerprint,
     /// Which of the directories for engines that run side by side this one takes in each stripe;
-    /// the first that nobody has open unless given.
+    /// the first that nobody has open unless given, and in further stripes the same unless somebody
+    /// has it there.
     pub instance: Option<u32>,
     /// When chunks are written; as soon as they are stored, by default.
     pub write_policy: WritePolicy,
